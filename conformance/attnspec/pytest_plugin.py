@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from attnspec.core.errors import UsageError
-from attnspec.core.github_actions import append_summary, is_on_github, is_told
+from attnspec.core.paths import append_summary, is_on_github, is_told
 
 if TYPE_CHECKING:
     from attnspec.record.read import RunRecord

@@ -10,7 +10,15 @@ import reach
 from attnspec.core.nouns import Level
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, mechanisms
 from attnspec.faults.fault import Outside
-from attnspec.faults.mechanisms import BUGS, THREADS, family_table, faults_of, link_of, outside, size_threads
+from attnspec.faults.mechanisms import (
+    BUGS,
+    THREADS,
+    family_table,
+    faults_of,
+    link_of,
+    reasons_without_fault,
+    size_threads,
+)
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.spec.load import load_spec
 from helpers.places import CHECKOUT
@@ -28,11 +36,11 @@ def test_every_class_of_real_mistakes_is_made_by_a_fault(mechanism: str) -> None
 @pytest.mark.parametrize(("mechanism", "reason"), BEYOND.items())
 def test_a_class_beyond_the_contract_says_why(mechanism: str, reason: Outside) -> None:
     assert faults_of(mechanism) == ()
-    assert outside(mechanism) == (reason,)
+    assert reasons_without_fault(mechanism) == (reason,)
 
 
 def test_a_mistake_left_out_has_one_reason_of_those_in_use() -> None:
-    assert {reason for mechanism in BUGS for reason in outside(mechanism)} == set(Outside)
+    assert {reason for mechanism in BUGS for reason in reasons_without_fault(mechanism)} == set(Outside)
 
 
 def test_a_fault_links_to_a_mistake_that_it_makes() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attnspec.faults.staged import attention
 from attnspec.faults.staged_work import Answer, HandedOver
-from attnspec.faults.state import Parts, summed, whole
+from attnspec.faults.state import Parts, sum_by_parts, whole
 from attnspec.problems.problem import Array
 from attnspec.questions import inputs, numbers
 from helpers.liars import Liar, answers_to, changing, everywhere, find_answer, sound, when, with_stages
@@ -88,7 +88,7 @@ def overwriting() -> Liar:
 
 
 def parted(parts: Parts) -> Liar:
-    return lambda call: summed(call, parts)
+    return lambda call: sum_by_parts(call, parts)
 
 
 PLANTED: Mapping[str, Mapping[str, Liar]] = {

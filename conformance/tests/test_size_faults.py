@@ -118,7 +118,7 @@ def test_it_is_convicted_beyond_the_least_sizes_too(family: FaultFamily) -> None
 @pytest.mark.family(124)
 @each_drawn
 def test_next_to_where_it_bites_it_answers_bit_for_bit_as_sound_stages(fault: Fault) -> None:
-    beside = list(plant(fault).beside())
+    beside = list(plant(fault).neighbouring_lengths())
     assert beside
     for axes in beside:
         assert not plant(fault).bites(axes, plant(fault).keywords)
@@ -144,7 +144,7 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
     assert len(ALL_FAMILIES) == len(FAMILIES) == 124
     assert len({family.mechanism for family in ALL_FAMILIES}) == len(MECHANISMS) == 107
     assert sum(len(family.terms) + bool(family.keywords) > 1 for family in ALL_FAMILIES) == 87
-    assert {axis for family in ALL_FAMILIES for axis in family.drawn(0).axes} == {
+    assert {axis for family in ALL_FAMILIES for axis in family.plant(0).axes} == {
         "B", "H", "Hkv", "G", "T", "S", "D", "Dv", "B·H"}
 
 
@@ -152,23 +152,23 @@ def test_there_are_many_kinds_and_many_of_them_need_two_things() -> None:
 @each_family
 def test_a_seed_draws_sizes_that_effort_default_can_meet(family: FaultFamily) -> None:
     for seed in MANY:
-        axes = family.drawn(seed).least()
+        axes = family.plant(seed).least()
         assert {name: axes[name] for name, most in LONGEST.items() if axes[name] > most} == {}, seed
         assert axes["H"] * max(axes["D"], axes["Dv"]) <= MOST_FEATURES, seed
         assert work(axes) <= MOST, seed
 
 
 def test_most_can_be_met_at_little_work() -> None:
-    works = [work(family.drawn(seed).least()) for family in ALL_FAMILIES for seed in MANY]
+    works = [work(family.plant(seed).least()) for family in ALL_FAMILIES for seed in MANY]
     assert sum(each <= MUCH for each in works) > 0.95 * len(works)
 
 
 def test_each_seed_draws_anew_and_always_the_same() -> None:
-    assert FAMILIES[ONE].drawn(3) == FAMILIES[ONE].drawn(3)
+    assert FAMILIES[ONE].plant(3) == FAMILIES[ONE].plant(3)
     same = [family.name for family in ALL_FAMILIES
-            if len({(family.drawn(seed).size, family.drawn(seed).terms) for seed in MANY}) == 1]
+            if len({(family.plant(seed).size, family.plant(seed).terms) for seed in MANY}) == 1]
     assert same == []
-    varied = sum(family.drawn(0).reach != family.drawn(1).reach for family in ALL_FAMILIES)
+    varied = sum(family.plant(0).reach != family.plant(1).reach for family in ALL_FAMILIES)
     assert varied > len(ALL_FAMILIES) / 2
 
 
@@ -183,7 +183,7 @@ def test_what_was_planted_is_told_in_words_and_in_numbers() -> None:
 
 
 def test_every_relation_says_what_it_asks_for() -> None:
-    told = {term.relation: term.text for family in ALL_FAMILIES for seed in MANY for term in family.drawn(seed).terms}
+    told = {term.relation: term.text for family in ALL_FAMILIES for seed in MANY for term in family.plant(seed).terms}
     assert len(told) == 11
     assert all(text.split()[0] in {"B", "H", "Hkv", "G", "T", "S", "D", "Dv", "B·H"} for text in told.values())
 
@@ -192,7 +192,7 @@ def test_every_relation_says_what_it_asks_for() -> None:
 
 def test_they_stand_in_the_catalogue_as_seed_0_draws_them() -> None:
     assert [fault.name for fault in ALL[len(FIXED):]] == [family.name for family in ALL_FAMILIES]
-    assert all(fault.planted == FAMILIES[fault.name].drawn(0) for fault in ALL[len(FIXED):])
+    assert all(fault.planted == FAMILIES[fault.name].plant(0) for fault in ALL[len(FIXED):])
     assert fault_named(f"{ONE}@0").planted == CATALOGUE[ONE].planted
     assert all(fault.planted is None for fault in FIXED)
 
@@ -241,7 +241,7 @@ def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: FaultFamily
 
 @pytest.mark.nightly
 def test_a_replay_line_of_a_drawn_fault_is_convicted_again(cli: Cli) -> None:
-    case = recipe(FAMILIES[ONE].drawn(7).least(), frozenset()).text
+    case = recipe(FAMILIES[ONE].plant(7).least(), frozenset()).text
     code, out, _ = cli("replay", f"{FAULT}{ONE}@7 attention.definition float32 {case}")
     assert code == 1
     assert f"{FAULT}{ONE}@7" in out

@@ -6,7 +6,10 @@ added to `ASPECTS`, and a field of `KeywordArguments`. In the folder are, as far
 - `keyword.py`: the keywords as plain data (`KEYWORDS`);
 - `mathematics.py`: formula, visibility, bound and derivative (`MATHEMATICS`);
 - `words.py`: its words of the spec language (`TRANSFORMS`), and what a probe asks about it (`QUESTIONS`);
-- `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`).
+- `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`);
+- `arrays.py`: how its arrays are made and handed over; `limits.py`: what may be declared of it;
+- `search.py`: how a foreign function's way with it is found out; `stored_format.py`: how entries are stored by words of
+  a precision class, and how large an error that lets pass.
 
 What needs a part of all aspects loads it here, by name, and knows no aspect; docs/adding-a-keyword.md has an example.
 What libraries call the keywords, and so what a parameter that attnspec does not know may be, is at the end.
@@ -184,30 +187,37 @@ _DEFINED = {word.name: word for word in (
 _ALL = (*(_DEFINED[each.name] for each in fields(KeywordArguments)), *LAYERS)
 
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
+
+
+def _by_keyword(field: str) -> dict[str, Any]:
+    """By name, what the keywords that have such a field, or are such, say there."""
+    return {word.name: said for word in _ALL if (said := getattr(word, field))}
+
+
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
 """By optional keyword, the value that means it is left out."""
 _read_every_keyword = attrgetter(*OFF)
-UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
-VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
+UNCOMMON = tuple(_by_keyword("is_uncommon"))
+VALUES: Mapping[str, Values] = _by_keyword("values")
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}
 """Uncommon ones, whose values a recipe holds in a mapping."""
-HIDING = tuple(word.name for word in _ALL if word.hides)
+HIDING = tuple(_by_keyword("hides"))
 """Those by which a row can come to see no key."""
 PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}
 """The keywords that count from a query's own place, with the value that hides later keys."""
-FROM_PLACE = frozenset({*PLACED, *(word.name for word in _ALL if word.is_from_place)})
+FROM_PLACE = frozenset({*PLACED, *_by_keyword("is_from_place")})
 """All that count from a query's own place."""
-AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
+AXES: Mapping[str, str] = _by_keyword("axes")
 """The axes of the keywords that are arrays."""
 CACHED = tuple(name for name, axes in AXES.items() if "P" in axes)
 """The keywords that stand before key and value, in this order."""
 SEGMENTED = tuple(name for name, axes in AXES.items() if axes in {"BT", "BS"})
 """The segments of queries, and those of keys."""
-BESIDE: Mapping[str, str] = {word.name: word.beside for word in _ALL if word.beside}
+BESIDE: Mapping[str, str] = _by_keyword("beside")
 """The keywords that are given together, by the one and by the other."""
-DRAWN = frozenset(word.name for word in _ALL if word.is_drawn)
+DRAWN = frozenset(_by_keyword("is_drawn"))
 """The keywords whose value is a number that a recipe's seed draws."""
-COUNTS: Mapping[str, str] = {word.name: word.counts for word in _ALL if word.counts}
+COUNTS: Mapping[str, str] = _by_keyword("counts")
 """The keywords that are lengths, with the axis of which each counts the first entries."""
 
 

@@ -1,7 +1,8 @@
 """Files and folders: where data lie, paths as others read them, files written whole, folders that end with a process.
 
 A record is read on other machines, so its paths are without the folders of this one. A file is written whole or not at
-all, so that what stood there before is not lost to a full disk.
+all, so that what stood there before is not lost to a full disk. Last: what GitHub Actions asks of the programs that it
+runs, by the variables that it sets.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TextIO
 
-from attnspec.core.errors import UsageError
+from attnspec.core.errors import FileLocation, UsageError
 
 VERSION = "0.1.0"
 """Of attnspec, for those below the package's own front."""
@@ -181,3 +182,42 @@ def _is_free(lock: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable that names the file to which the summary of a step is appended."""
+
+
+def is_on_github() -> bool:
+    """Whether this runs in GitHub Actions, which makes annotations of some lines of the output."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def is_told() -> bool:
+    """Whether anything is to be told there."""
+    return is_on_github() or bool(os.environ.get(SUMMARY))
+
+
+def append_summary(text: str) -> None:
+    """Add Markdown to the summary of the step, if one is asked for. Raises UsageError where it cannot be written."""
+    name = os.environ.get(SUMMARY, "")
+    if not name:
+        return
+    try:
+        with Path(name).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{text}\n")
+    except OSError as problem:
+        raise cannot_write(Path(name), f"summary of the step (${SUMMARY})", problem) from None
+
+
+def in_repository(place: FileLocation) -> FileLocation | None:
+    """The place with its file as annotations name it: from the folder of the checkout, or from where the program runs.
+
+    None for a file that lies in neither, or was installed there: GitHub shows no annotation at such a place.
+    """
+    file = Path(place.file).resolve()
+    for home in (os.environ.get("GITHUB_WORKSPACE") or Path.cwd(), Path.cwd()):
+        inside = Path(home).resolve()
+        if file.is_relative_to(inside) and "site-packages" not in file.parts:
+            return FileLocation(str(file.relative_to(inside)), place.line)
+    return None

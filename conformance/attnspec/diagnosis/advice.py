@@ -33,7 +33,7 @@ from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import beyond, look_at
+from attnspec.vocabulary.observables import find_beyond, look_at
 
 _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 """As PyTorch's own functions say it, also where a module imports no more than such a function."""
@@ -125,7 +125,7 @@ def explain_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> 
     seen = [look_at(scene, run, each) for each in asked for run in scene.runs]
     # a wrong answer anywhere, or one of which nothing is claimed, speaks for the function's guilt
     if (not seen
-        or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any()
+        or any((find_beyond(each.array, each.truth, each.allowance) | ~each.claimed).any()
                for each in seen)):
         return None
     return Explanation("the clause is wrong: each answer in this case is right by the definition",

@@ -38,7 +38,7 @@ from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.boundaries import is_needed, parts_of
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, Resizer, length_along, move_axis
-from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, beyond, look_at
+from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, find_beyond, look_at
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD_QUANTITIES = ("output", "lse")
@@ -71,7 +71,7 @@ def _quantity_verdicts(scene: Scene, run: str, name: str) -> Iterator[bool]:
         return
     if seen.claimed.any():
         with np.errstate(all="ignore"):
-            yield not (beyond(seen.array, seen.truth, seen.allowance) & seen.claimed).any()
+            yield not (find_beyond(seen.array, seen.truth, seen.allowance) & seen.claimed).any()
 
 
 def _join_quantities(names: list[str]) -> str:
@@ -124,7 +124,7 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
     some = "some entries of " if filled < _FILLED_SHARE else ""
     if not told:
-        return "some entries everywhere" if some else "every entry"
+        return "some entries, spread over all of it" if some else "every entry"
     return some + " of ".join(_order_ranges(told, wrong, axes))
 
 

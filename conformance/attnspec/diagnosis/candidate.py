@@ -25,7 +25,7 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.sound_forms import by_sequence, concatenating, side_by_side
+from attnspec.faults.sound_forms import by_sequence, decode_concatenating, side_by_side
 from attnspec.faults.staged import SOUND, Attend, as_computed, computing, find_empty_rows, log_sum_exp, staged
 from attnspec.faults.staged_forms import LayerCall, LayerStages, as_layer, output_and_weights, run_layer, with_cache
 from attnspec.faults.staged_work import Answer as Returned
@@ -216,7 +216,7 @@ def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]
     """A dense function around which keys and values are kept in a cache: it is handed them as a
     past.
     """
-    return concatenating(partial(_call_function, function))()
+    return decode_concatenating(partial(_call_function, function))()
 
 
 _FORM_WRAPPERS: Mapping[InputForm,

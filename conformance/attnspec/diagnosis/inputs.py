@@ -36,7 +36,7 @@ from attnspec.faults.fault import (
     SQUARE_LAYER,
     WIDE_LAYER,
     Fault,
-    all_mistakes,
+    of_aspects,
     panel_recipe,
 )
 from attnspec.numerics.precision import Precision
@@ -213,7 +213,7 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
 )
 
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
-    *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
+    *map(DiagnosticCall, of_aspects(lambda aspect: aspect.panel)),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made
 with.

@@ -112,7 +112,7 @@ class BackwardValues:
         """The same with some fields replaced."""
         return replace(self, **changes)
 
-    def kept(self, what: Stored, array: Array) -> Array:
+    def keep_in(self, what: Stored, array: Array) -> Array:
         """An array of any shape, rounded to the dtype of the inputs where the way says so."""
         return array.astype(self.taken.call.query.dtype).astype(array.dtype) if what in self.way.stored else array
 
@@ -143,11 +143,11 @@ def backward(call: HandedOver, grad: Array, way: BackwardMethod = USUAL_METHOD, 
     with np.errstate(all="ignore"):
         known = _forward(take(call, grad, way), way)
         if known.factor is not None:
-            known = known.but(factor=_edited("factor", known.factor, known, edits))
+            known = known.but(factor=_edit_stage("factor", known.factor, known, edits))
         if way.is_recomputed:
-            known = _again(known, edits, reread)
-        known = known.but(weights=_edited("weights", known.weights, known, edits))
-        wide = _edited("grad", known.taken.grad, known, edits)
+            known = _recompute_weights(known, edits, reread)
+        known = known.but(weights=_edit_stage("weights", known.weights, known, edits))
+        wide = _edit_stage("grad", known.taken.grad, known, edits)
         known = known.but(taken=replace(known.taken, grad=wide))
         return _results(_with_scores(known, edits), edits)
 
@@ -159,13 +159,13 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
     query, key, value = (np.asarray(array).astype(wide) for array in (work.query, work.key, work.value))
     added = add_by_place(forward.add_bias(np.zeros(work.shape, wide), work), work)
     has_added = call.bias is not None or added_logits(work, ahead(work), wide) is not None
-    visible = work.visible & _within(call, work.shape)
+    visible = work.visible & _own_queries(call, work.shape)
     taken = Taken(call, query, key, value, np.asarray(grad).astype(wide), np.where(visible, added, 0).astype(wide)
                   if has_added else None, visible, forward.scale(work), key.shape[2], np.shape(call.key)[1])
     return taken if call.sinks is None else _with_sink(taken, call.sinks)
 
 
-def _within(call: HandedOver, shape: tuple[int, ...]) -> Array:
+def _own_queries(call: HandedOver, shape: tuple[int, ...]) -> Array:
     """(B,1,T,1): the queries that each batch entry has; shape: (B,H,T,S)."""
     own = own_queries(call, shape[2])
     return np.ones((1, 1, 1, 1), bool) if own is None else own
@@ -177,7 +177,7 @@ def _with_sink(taken: Taken, sinks: Array) -> Taken:
     added = np.zeros((B, H, T, S + 1), taken.wide)
     added[..., :S] = 0 if taken.added is None else taken.added
     added[..., S] = np.where(np.isneginf(sinks), 0, sinks)[:, None]
-    shown = np.broadcast_to(~np.isneginf(sinks)[:, None, None], (B, H, T, 1)) & _within(taken.call, (B, H, T, S))
+    shown = np.broadcast_to(~np.isneginf(sinks)[:, None, None], (B, H, T, 1)) & _own_queries(taken.call, (B, H, T, S))
     longer = [np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 0)]) for array in (taken.key, taken.value)]
     return replace(taken, key=longer[0], value=longer[1], added=added,
                    visible=np.concatenate([taken.visible, shown], axis=-1))
@@ -195,7 +195,7 @@ def _forward(taken: Taken, way: BackwardMethod) -> BackwardValues:
     total = np.where(total == 0, 1, total).astype(taken.wide)
     weights = exponentials / total
     known = known.but(factor=_factor(taken))
-    output = _product(known, known.kept("weights", _dropped(known, weights)), _clean(taken.value), None)
+    output = _product(known, known.keep_in("weights", _drop_weights(known, weights)), _clean(taken.value), None)
     returned = output.astype(taken.call.query.dtype).astype(taken.wide)
     return known.but(exponentials=exponentials, total=total, weights=weights, lse=top + np.log(total), output=output,
                      returned=returned)
@@ -210,7 +210,7 @@ def _factor(taken: Taken) -> Array | None:
     return np.pad(factor, [(0, 0), (0, 0), (0, 0), (0, S - taken.keys)], constant_values=1).astype(taken.wide)
 
 
-def _dropped(known: BackwardValues, array: Array) -> Array:
+def _drop_weights(known: BackwardValues, array: Array) -> Array:
     """Weights, or what is multiplied by the values, (B,H,T,S), with what is dropped at 0."""
     return array if known.factor is None else (array * known.factor).astype(array.dtype)
 
@@ -226,15 +226,15 @@ def _with_logits(known: BackwardValues) -> BackwardValues:
     root = np.sqrt(np.abs(a))
     left, right, after = {"logit": (taken.query, taken.key, a), "query": (taken.query * a, taken.key, 1),
                           "both": (taken.query * root * np.sign(a), taken.key * root, 1)}[known.way.scaling]
-    keep = functools.partial(known.kept, "logits")
+    keep = functools.partial(known.keep_in, "logits")
     scaled = keep(keep(left @ _clean(right).swapaxes(-1, -2)) * taken.wide.type(after))
     bent = bend_logits(scaled, taken.call, keep)
     return known.but(bent=bent, logits=bent if taken.added is None else keep(bent + taken.added))
 
 
-def _again(known: BackwardValues, edits: Edits, reread: Reread | None) -> BackwardValues:
+def _recompute_weights(known: BackwardValues, edits: Edits, reread: Reread | None) -> BackwardValues:
     """With weights that are formed anew of logits and log-sum-exp."""
-    lse = _edited("lse", known.lse, known, edits)
+    lse = _edit_stage("lse", known.lse, known, edits)
     taken = known.taken
     if reread is not None:
         read = take(reread(taken.call), taken.grad, known.way)
@@ -249,17 +249,17 @@ def _again(known: BackwardValues, edits: Edits, reread: Reread | None) -> Backwa
 def _with_scores(known: BackwardValues, edits: Edits) -> BackwardValues:
     """With dP, delta and dS."""
     taken = known.taken
-    products = known.kept("products", taken.grad @ _clean(taken.value).swapaxes(-1, -2))
-    products = known.kept("products", _dropped(known, products))
-    known = known.but(products=_edited("products", products, known, edits))
-    kept = known.kept("kept", known.weights)
+    products = known.keep_in("products", taken.grad @ _clean(taken.value).swapaxes(-1, -2))
+    products = known.keep_in("products", _drop_weights(known, products))
+    known = known.but(products=_edit_stage("products", products, known, edits))
+    kept = known.keep_in("kept", known.weights)
     sums = {"products": lambda: kept * known.products, "output": lambda: taken.grad * known.returned,
             "wide_output": lambda: taken.grad * known.output}[known.way.delta]()
-    known = known.but(delta=_edited("delta", sums.sum(axis=-1, keepdims=True), known, edits).astype(taken.wide))
+    known = known.but(delta=_edit_stage("delta", sums.sum(axis=-1, keepdims=True), known, edits).astype(taken.wide))
     scores = (kept * known.products - kept * known.delta if known.way.is_apart else
               kept * (known.products - known.delta))
-    scores = known.kept("grads", _edited("wide_scores", scores, known, edits).astype(taken.wide))
-    return known.but(scores=_edited("scores", scores, known, edits).astype(taken.wide))
+    scores = known.keep_in("grads", _edit_stage("wide_scores", scores, known, edits).astype(taken.wide))
+    return known.but(scores=_edit_stage("scores", scores, known, edits).astype(taken.wide))
 
 
 def _dots(known: BackwardValues, edits: Edits) -> tuple[Array, BackwardValues]:
@@ -268,8 +268,8 @@ def _dots(known: BackwardValues, edits: Edits) -> tuple[Array, BackwardValues]:
     slope = bend_slope(known.bent, taken.call)
     if slope is None:
         return known.scores, known
-    known = known.but(slope=_edited("slope", slope, known, edits).astype(taken.wide))
-    return known.kept("grads", known.scores * known.slope), known
+    known = known.but(slope=_edit_stage("slope", slope, known, edits).astype(taken.wide))
+    return known.keep_in("grads", known.scores * known.slope), known
 
 
 def _results(known: BackwardValues, edits: Edits) -> dict[str, Array]:
@@ -277,11 +277,11 @@ def _results(known: BackwardValues, edits: Edits) -> dict[str, Array]:
     dots, known = _dots(known, edits)
     taken, io = known.taken, known.taken.call.query.dtype
     results = {**_of_dots(known, edits, dots), "value": _of_value(known, edits)}
-    scores = _edited("full_bias", known.scores[..., :taken.keys], known, edits)
+    scores = _edit_stage("full_bias", known.scores[..., :taken.keys], known, edits)
     if taken.call.bias is not None:
-        results["bias"] = _edited("bias_sum", _unbroadcast(scores, np.shape(taken.call.bias)), known, edits)
+        results["bias"] = _edit_stage("bias_sum", _unbroadcast(scores, np.shape(taken.call.bias)), known, edits)
     if taken.call.sinks is not None:
-        results["sinks"] = _edited("sinks_sum", known.scores[..., taken.keys].sum(axis=(0, 2)), known, edits)
+        results["sinks"] = _edit_stage("sinks_sum", known.scores[..., taken.keys].sum(axis=(0, 2)), known, edits)
     dtypes = {} if taken.call.sinks is None else {"sinks": taken.call.sinks.dtype}
     return {name: np.ascontiguousarray(array).astype(dtypes.get(name, io)) for name, array in results.items()}
 
@@ -289,31 +289,31 @@ def _results(known: BackwardValues, edits: Edits) -> dict[str, Array]:
 def _of_dots(known: BackwardValues, edits: Edits, dots: Array) -> dict[str, Array]:
     """The gradients of query (B,H,T,D) and key (B,Hkv,S,D), given dX (B,H,T,S)."""
     taken, a = known.taken, np.asarray(known.taken.factor, known.taken.wide)
-    left, right = (_edited(spot, dots, known, edits) for spot in ("query_dots", "key_dots"))
-    of_query, of_key = (taken.wide.type(_edited(spot, a, known, edits)) for spot in ("query_scale", "key_scale"))
+    left, right = (_edit_stage(spot, dots, known, edits) for spot in ("query_dots", "key_dots"))
+    of_query, of_key = (taken.wide.type(_edit_stage(spot, a, known, edits)) for spot in ("query_scale", "key_scale"))
     if "scaled" in known.way.stored:
-        left, right = known.kept("scaled", left * of_query), known.kept("scaled", right * of_key)
+        left, right = known.keep_in("scaled", left * of_query), known.keep_in("scaled", right * of_key)
         of_query = of_key = taken.wide.type(1)
-    keys = _clean(_edited("query_keys", taken.key, known, edits))
-    query = _edited("query_result", _product(known, left, keys) * of_query, known, edits)
-    queries = _edited("key_queries", taken.query, known, edits)
+    keys = _clean(_edit_stage("query_keys", taken.key, known, edits))
+    query = _edit_stage("query_result", _product(known, left, keys) * of_query, known, edits)
+    queries = _edit_stage("key_queries", taken.query, known, edits)
     key = _product(known, right[..., :taken.keys].swapaxes(-1, -2), queries) * of_key
-    key = _edited("key_result", known.kept("group", key), known, edits)
+    key = _edit_stage("key_result", known.keep_in("group", key), known, edits)
     known = known.but(products=key)
-    return {"query": query, "key": _edited("key_sum", fold(key, taken.kv_heads), known, edits)}
+    return {"query": query, "key": _edit_stage("key_sum", fold(key, taken.kv_heads), known, edits)}
 
 
 def _of_value(known: BackwardValues, edits: Edits) -> Array:
     """The gradient of the value (B,Hkv,S,Dv)."""
-    weights = known.kept("weights", _dropped(known, known.weights))
-    weights = _edited("value_weights", weights, known, edits)
-    grad = _edited("value_grad", known.taken.grad, known, edits)
+    weights = known.keep_in("weights", _drop_weights(known, known.weights))
+    weights = _edit_stage("value_weights", weights, known, edits)
+    grad = _edit_stage("value_grad", known.taken.grad, known, edits)
     value = _product(known, weights[..., :known.taken.keys].swapaxes(-1, -2), grad)
-    value = _edited("value_result", known.kept("group", value), known, edits)
-    return _edited("value_sum", fold(value, known.taken.kv_heads), known.but(products=value), edits)
+    value = _edit_stage("value_result", known.keep_in("group", value), known, edits)
+    return _edit_stage("value_sum", fold(value, known.taken.kv_heads), known.but(products=value), edits)
 
 
-def _edited(spot: Spot, array: Array, known: BackwardValues, edits: Edits) -> Array:
+def _edit_stage(spot: Spot, array: Array, known: BackwardValues, edits: Edits) -> Array:
     """An array of any shape as the stage leaves it."""
     return np.asarray(edits[spot](array, known)) if spot in edits else array
 
@@ -327,7 +327,7 @@ def _product(known: BackwardValues, one: Array, other: Array, stored: Stored | N
     total = np.zeros((*one.shape[:-1], other.shape[-1]), one.dtype)
     for start in (reversed if known.way.is_reversed else iter)(range(0, length, step)):
         total = total + one[..., start:start + step] @ other[..., start:start + step, :]
-        total = known.kept(stored, total) if stored else total
+        total = known.keep_in(stored, total) if stored else total
     return total
 
 
@@ -365,12 +365,12 @@ def times(factor: float) -> Edit:
     return lambda array, _: array * array.dtype.type(factor)
 
 
-def rounded(dtype: np.dtype[Any]) -> Edit:
+def store_in(dtype: np.dtype[Any]) -> Edit:
     """An edit that stores in another dtype, any shape."""
     return lambda array, _: array.astype(dtype).astype(array.dtype)
 
 
-def truncated(array: Array, known: BackwardValues) -> Array:
+def cut_to_16_bits(array: Array, known: BackwardValues) -> Array:
     """Of any shape, the upper half of the bits of float32."""
     return (array.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(array.dtype)
 
@@ -399,7 +399,7 @@ def where(chosen: Callable[[Array, Array], Array], make: Callable[[Array, Backwa
     return edit
 
 
-def rolled(axis: int) -> Edit:
+def take_neighbour(axis: int) -> Edit:
     """An edit that takes the neighbour's along an axis, any shape."""
     return lambda array, _: np.roll(array, 1, axis)
 
@@ -448,7 +448,7 @@ def reread_without(keyword: str) -> Reread:
     return reread(**{keyword: OFF[keyword]})
 
 
-def dropped(array: Array, known: BackwardValues) -> Array:
+def drop_tenths(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(array.size).reshape(array.shape) % 10 != 7
     return (array * kept / array.dtype.type(0.9)).astype(array.dtype)

@@ -29,16 +29,16 @@ from attnspec.core.forms import (
     InputForm,
     MadeForm,
 )
-from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, QUANTISED_POOL, SERVING_POOL, Acts
+from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import backward as edit
 from attnspec.faults.backward import Reread, as_backward
 from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
-from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
+from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes, of_aspects
 from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
 from attnspec.faults.layers import LAYER_FAULTS
-from attnspec.faults.mechanisms import BUGS, faults_of, link_of, outside
+from attnspec.faults.mechanisms import BUGS, faults_of, link_of, reasons_without_fault
 from attnspec.faults.packed import PACKED_FAULTS
 from attnspec.faults.precision import DRIFT_FAULTS, PRECISION_FAULTS
 from attnspec.faults.size_family import SEEDED, FaultFamily, Planted, axes_of, reach_of
@@ -55,7 +55,7 @@ _TRACED_LENGTH = 4
 """The number of keys with which a function was traced, once and for all."""
 
 
-def _traced(array: Array) -> Array:
+def _constant_of_trace(array: Array) -> Array:
     """What stood there, of any shape, when the function was traced: it is traced on other numbers."""
     return np.roll(array, 1)
 
@@ -86,7 +86,7 @@ def _branch_of_trace(call: HandedOver) -> Answer:
 
 
 def _value_of_trace(call: HandedOver) -> Answer:
-    return attention(call.but(value=_traced(call.value)))
+    return attention(call.but(value=_constant_of_trace(call.value)))
 
 
 def _scale_of_trace(call: HandedOver) -> Answer:
@@ -115,8 +115,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
           "The compiled program is that of the first shape, and is used for the next one.",
           "more than 4 keys, compiled", staged(), made=WrongForm("compile", around(_at_first_length))),
     Fault("compiled_value_kept", Stage.STATE,
-          "The values are a constant of the compiled program: those with which it was traced.", "compiled", staged(),
-          made=WrongForm("compile", around(_value_of_trace))),
+          "The values are a constant of the compiled program: those with which it was traced.",
+          "compiled", staged(), made=WrongForm("compile", around(_value_of_trace))),
     Fault("compiled_mask_dropped", Stage.MASK,
           "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
@@ -126,8 +126,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
           "causal with 4 keys and more, exported", staged(), made=WrongForm("export", around(_branch_of_trace))),
     Fault("exported_mask_constant", Stage.MASK,
-          "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
-          staged(), made=WrongForm("export", _with_mask(_traced))),
+          "The mask is a constant of the exported program: that with which it was traced.",
+          "a mask, exported", staged(), made=WrongForm("export", _with_mask(_constant_of_trace))),
     Fault("onnx_scale_constant", Stage.SCALE, "The exported operator has no scale, so that its default is used.",
           "an explicit scale, in ONNX", staged(), made=WrongForm("onnx", around(_scale_of_trace)),
           equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
@@ -149,12 +149,12 @@ FORM_FAULTS: tuple[Fault, ...] = (
 
 MECHANISMS: Mapping[str, Mechanism] = {
     **KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS,
-    **{name: mechanism for aspect in all_mistakes() for name, mechanism in aspect.mechanisms.items()}}
+    **dict(of_aspects(lambda aspect: aspect.mechanisms.items()))}
 
 
 def draw_fault(family: FaultFamily, seed: int = 0) -> Fault:
     """The fault that a seed makes of a family: `NAME` for seed 0, `NAME@7` for seed 7."""
-    planted = family.drawn(seed)
+    planted = family.plant(seed)
     name = f"{family.name}{SEEDED}{seed}" if seed else family.name
     return Fault(name, family.stage, f"{family.story} {_numbers(planted)}", reach_of(planted, family.needs),
                  _maker(planted), link=link_of(family.name), planted=planted)
@@ -182,7 +182,7 @@ def _sizes(call: HandedOver) -> Sizes:
     return Sizes(B, H, Hkv, T, S, D, Dv)
 
 
-SIZE_FAULTS = tuple(draw_fault(family) for family in ALL_FAMILIES)
+SIZE_FAULTS = tuple(map(draw_fault, ALL_FAMILIES))
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
@@ -202,9 +202,9 @@ FIXED: tuple[Fault, ...] = tuple(map(_with_link, (
     *CONSTANT_FAULTS, *_faults_about("causal"), *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS,
     *PRECISION_FAULTS, *STATE_FAULTS, *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS,
     *PATH_FAULTS, *PACKED_FAULTS,
-    *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *of_aspects(lambda aspect: aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
-    *(fault for aspect in all_mistakes() for fault in aspect.of_any_call),
+    *of_aspects(lambda aspect: aspect.of_any_call),
 )))
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
@@ -224,7 +224,7 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
-    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL, GRADIENTS_POOL)}
+    **{pool: beside for aspect in all_mistakes() for pool, beside in aspect.beside_pool.items()}}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
@@ -259,7 +259,7 @@ def _seed(family: str, seed: str) -> int:
     return int(seed)
 
 
-def recommended(kind: Kind, keywords: Collection[str]) -> Mapping[str, str]:
+def recommended_answers(kind: Kind, keywords: Collection[str]) -> Mapping[str, str]:
     """The recommended answer to each convention that a subject of this kind with these keywords is asked."""
     return {name: RECOMMENDED[name] for name in asked_of(kind, keywords)}
 
@@ -299,7 +299,7 @@ def declaration_of(fault: Fault) -> Declaration:
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
-        conventions=recommended(fault.kind, keywords),
+        conventions=recommended_answers(fault.kind, keywords),
         precision=_precision(fault),
         claims=fault.claims if fault.form is not InputForm.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
@@ -318,7 +318,7 @@ def fault_row(fault: Fault) -> Mapping[str, str]:
 
 def fault_table(faults: Iterable[Fault] = ALL) -> tuple[Mapping[str, str], ...]:
     """One row a fault, in the order of the stages."""
-    return tuple(fault_row(fault) for fault in faults)
+    return tuple(map(fault_row, faults))
 
 
 def mechanisms() -> str:
@@ -331,7 +331,7 @@ def _cells(mechanism: str) -> Iterable[str]:
     yield mechanism
     yield ", ".join(f"[{_short(thread)}]({thread})" for thread in BUGS[mechanism])
     yield ", ".join(f"`{fault}`" for fault in faults_of(mechanism)) or "none"
-    yield "; ".join(reason.value for reason in outside(mechanism)) or "nothing"
+    yield "; ".join(reason.value for reason in reasons_without_fault(mechanism)) or "nothing"
 
 
 def _short(thread: str) -> str:

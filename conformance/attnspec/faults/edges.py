@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.precision import smoothed
+from attnspec.faults.precision import smooth_weights
 from attnspec.faults.staged import Stages, around, attention, change_output, staged, with_mask
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -66,8 +66,8 @@ def _first_key_if_hidden(weights: Array, work: PreparedCall) -> Array:
 CONSTANT_FAULTS = (
     Fault("mask_constant_100", Stage.MASK, "Masked logits are set to -100, which looks low enough.", _ATTACK,
           staged(hide=_replaced_by(-100.0))),
-    Fault("mask_constant_1e4", Stage.MASK, "Masked logits are set to -1e4, chosen for float16.", _ATTACK,
-          staged(hide=_replaced_by(-1e4))),
+    Fault("mask_constant_1e4", Stage.MASK, "Masked logits are set to -1e4, chosen for float16.",
+          _ATTACK, staged(hide=_replaced_by(-1e4))),
     Fault("mask_constant_1e9", Stage.MASK, "Masked logits are set to -1e9, as in the annotated Transformer.", _ATTACK,
           staged(hide=_replaced_by(-1e9))),
     Fault("mask_constant_half_lowest", Stage.MASK, "Masked logits are set to float16's lowest number in any dtype.",
@@ -85,8 +85,8 @@ CONSTANT_FAULTS = (
           link="https://github.com/huggingface/transformers/pull/41443"),
     Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: 0 instead of -inf.", _HIDDEN,
           staged(hide=lambda logits, work: logits * work.visible)),
-    Fault("mask_after_softmax", Stage.MASK, "The weights are masked after the softmax and not normalised again.",
-          _HIDDEN,
+    Fault("mask_after_softmax", Stage.MASK,
+          "The weights are masked after the softmax and not normalised again.", _HIDDEN,
           staged(hide=lambda logits, _: logits, weigh=lambda weights, work: np.where(work.visible, weights, 0))),
     Fault("mask_hidden_counted_as_one", Stage.MASK, "Masked keys stay in the denominator with logit 0.",
           _HIDDEN, staged(softmax=_hidden_counted_as_one)),
@@ -194,8 +194,8 @@ TAIL_FAULTS = (
           staged(**_without_key(16, 16))),
     Fault("keys_rotated", Stage.TAILS, "Keys are shifted by one position against their values.", "S > 1",
           staged(logits=lambda work, factor: sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor))),
-    Fault("values_last_two_swapped", Stage.TAILS, "The values of the last two keys are exchanged.", "S > 1",
-          staged(mix=_last_values_swapped)),
+    Fault("values_last_two_swapped", Stage.TAILS, "The values of the last two keys are exchanged.",
+          "S > 1", staged(mix=_last_values_swapped)),
     Fault("width_odd_feature_lost", Stage.TAILS, "An odd last feature is ignored: features are read in pairs.",
           "D odd", staged(logits=_even_width)),
     Fault("width_beyond_eights_lost", Stage.TAILS,
@@ -213,8 +213,8 @@ TAIL_FAULTS = (
     Fault("row_first_lost", Stage.TAILS, "The first row is left at zero.", "any input", staged(finish=_first_row_lost)),
     Fault("batch_first_only", Stage.TAILS, "Only the first batch entry is computed.", "B > 1",
           staged(finish=_first_batch_only)),
-    Fault("output_zeros", Stage.OUTPUT, "The output is all zeros: the kernel never writes it.", "values other than 0",
-          staged(finish=lambda output, _: np.zeros_like(output))),
+    Fault("output_zeros", Stage.OUTPUT, "The output is all zeros: the kernel never writes it.",
+          "values other than 0", staged(finish=lambda output, _: np.zeros_like(output))),
     Fault("output_mean_of_values", Stage.OUTPUT,
           "Every row gets the mean of all values, which passes loose tests on long rows.", "S > 1",
           staged(mix=_mean_of_values)),
@@ -223,7 +223,7 @@ TAIL_FAULTS = (
     Fault("output_gain_1e3", Stage.OUTPUT, "The output is 1e-3 too large: a dequantisation factor is off.",
           "values other than 0", staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
-          "S > 1; in bfloat16 values of very different size", staged(weigh=smoothed(1e-5))),
+          "S > 1; in bfloat16 values of very different size", staged(weigh=smooth_weights(1e-5))),
     Fault("output_noise", Stage.OUTPUT, "The output carries noise of relative size 1e-3, as from a lossy cache.",
           "values other than 0", staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The query is added to the values, as by a residual connection.",
@@ -286,7 +286,7 @@ def _tail_reads_on(call: HandedOver) -> Answer:
     return _with_more_keys(call, *(np.roll(array, -1, axis=1)[:, :, :missing] for array in (call.key, call.value)))
 
 
-def _packed(call: HandedOver) -> Answer:
+def _pack_batch(call: HandedOver) -> Answer:
     """The batch is packed into one long sequence, and nothing keeps its sequences apart."""
     B, Hkv, S, _ = call.key.shape
     others = [np.stack([np.delete(array, b, axis=0).swapaxes(0, 1).reshape(Hkv, (B - 1) * S, array.shape[-1])
@@ -341,10 +341,10 @@ READ_FAULTS = (
           "S not a multiple of 16", around(_tail_reads_on)),
     Fault("one_query_second_pass_off", Stage.HEADS, "The decoding kernel's second pass has the offset of another head.",
           "T = 1, 1 < Hkv < H, S > 1", around(_two_passes)),
-    Fault("one_query_sink", Stage.SOFTMAX, "The decoding path (T = 1) counts an attention sink.", "T = 1",
-          staged(softmax=_with_sink)),
+    Fault("one_query_sink", Stage.SOFTMAX, "The decoding path (T = 1) counts an attention sink.",
+          "T = 1", staged(softmax=_with_sink)),
     Fault("batch_packed_together", Stage.HEADS, "The batch is packed into one sequence without a mask between.",
-          "B > 1", around(_packed)),
+          "B > 1", around(_pack_batch)),
     Fault("output_heads_of_keys", Stage.OUTPUT, "The output is allocated with the keys' number of heads.", "Hkv < H",
           around(_first_heads)),
     Fault("values_read_beyond", Stage.TAILS, "Nobody looks whether there is a value for every key.",

@@ -5,9 +5,10 @@ diagnosis tells faults apart.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import InputForm, MadeForm
@@ -170,6 +171,7 @@ class AspectFaults:
     threads: those of mistakes that show at certain sizes.
     panel: calls by which a diagnosis tells its faults apart.
     sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
+    beside_pool: by pool of its keywords, those whose keywords its faults take, too.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -183,11 +185,20 @@ class AspectFaults:
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
     of_any_call: tuple[Fault, ...] = ()
+    beside_pool: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:
     """The mistakes of every aspect, in order."""
     return tuple(part.MISTAKES for part in load_parts("faults"))
+
+
+PartT = TypeVar("PartT")
+
+
+def of_aspects(part: Callable[[AspectFaults], Iterable[PartT]]) -> tuple[PartT, ...]:
+    """What every aspect has of a part of its mistakes, in order."""
+    return tuple(chain.from_iterable(map(part, all_mistakes())))
 
 
 #                     B  H Hkv  T   S   D  Dv

@@ -18,12 +18,12 @@ from attnspec.problems.problem import Array
 _GROUPED = "1 < Hkv < H"
 
 
-def _grouped(group: Callable[[Array, int], Array]) -> dict[str, Callable[[Array, int], Array]]:
+def _group_both(group: Callable[[Array, int], Array]) -> dict[str, Callable[[Array, int], Array]]:
     """One way to group, (B,Hkv,S,·) -> (B,H,S,·), for keys and values alike."""
     return {"group_key": group, "group_value": group}
 
 
-def tiled(array: Array, H: int) -> Array:
+def tile_heads(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): query head h uses h % Hkv."""
     return np.tile(array, (1, H // array.shape[1], 1, 1))
 
@@ -56,7 +56,7 @@ def _two_per_group(array: Array, H: int) -> Array:
     return array[:, np.arange(H) // 2 % array.shape[1]] if array.shape[1] < H else array
 
 
-def _reshaped(array: Array) -> Array:
+def _mix_heads_and_time(array: Array) -> Array:
     """(B,H,S,·) read as (B,S,H,·) and transposed: heads and time mixed."""
     B, H, S, width = array.shape
     return array.reshape(B, S, H, width).swapaxes(1, 2)
@@ -79,7 +79,7 @@ def _keys_with_queries(call: HandedOver) -> PreparedCall:
     return sound.take(call.but(key=call.query) if call.key.shape == call.query.shape else call)
 
 
-def _interleaved(output: Array, work: PreparedCall) -> Array:
+def _interleave_heads(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
@@ -99,30 +99,30 @@ def _last_head_lost(output: Array, work: PreparedCall) -> Array:
 
 HEAD_FAULTS = (
     Fault("gqa_tiled", Stage.HEADS, "Grouped heads are tiled (h % Hkv), while repeat (h // group) is expected.",
-          _GROUPED, staged(**_grouped(tiled))),
+          _GROUPED, staged(**_group_both(tile_heads))),
     Fault("gqa_first_head", Stage.HEADS, "All query heads use key/value head 0, as in multi-query attention.",
-          _GROUPED, staged(**_grouped(lambda array, H: _first(array, H) if array.shape[1] < H
+          _GROUPED, staged(**_group_both(lambda array, H: _first(array, H) if array.shape[1] < H
                                        else sound.group(array, H)))),
-    Fault("gqa_shifted_groups", Stage.HEADS, "The groups of grouped heads begin one head off.", _GROUPED,
-          staged(**_grouped(_shifted_groups))),
+    Fault("gqa_shifted_groups", Stage.HEADS, "The groups of grouped heads begin one head off.",
+          _GROUPED, staged(**_group_both(_shifted_groups))),
     Fault("gqa_repeated_in_time", Stage.HEADS, "repeat_kv is called before the transpose: it repeats along time.",
-          "Hkv < H, S > 1", staged(**_grouped(_repeated_in_time)),
+          "Hkv < H, S > 1", staged(**_group_both(_repeated_in_time)),
           link="https://github.com/datawhalechina/tiny-universe/issues/21"),
     Fault("gqa_repeated_over_batch", Stage.HEADS, "Batch and heads are folded before the heads are repeated.",
-          "Hkv < H with B > 1 or Hkv > 1", staged(**_grouped(_repeated_over_batch))),
+          "Hkv < H with B > 1 or Hkv > 1", staged(**_group_both(_repeated_over_batch))),
     Fault("gqa_group_of_two", Stage.HEADS, "The group size of the one model at hand is built in.",
-          "1 < Hkv < H with H / Hkv ≠ 2", staged(**_grouped(_two_per_group))),
+          "1 < Hkv < H with H / Hkv ≠ 2", staged(**_group_both(_two_per_group))),
     Fault("heads_next_key_and_value", Stage.HEADS, "Each head uses the keys and values of the next head.", "Hkv > 1",
-          staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=1), H)))),
+          staged(**_group_both(lambda array, H: sound.group(np.roll(array, -1, axis=1), H)))),
     Fault("heads_first_key", Stage.HEADS, "All heads use the keys of head 0.", "Hkv > 1", staged(group_key=_first)),
     Fault("heads_first_value", Stage.HEADS, "All heads use the values of head 0.", "Hkv > 1",
           staged(group_value=_first)),
     Fault("heads_key_not_transposed", Stage.HEADS, "Keys are reshaped to heads without the transpose.",
-          "Hkv > 1 and S > 1", staged(group_key=lambda array, H: sound.group(_reshaped(array), H))),
+          "Hkv > 1 and S > 1", staged(group_key=lambda array, H: sound.group(_mix_heads_and_time(array), H))),
     Fault("heads_value_not_transposed", Stage.HEADS, "Values are reshaped to heads without the transpose.",
-          "Hkv > 1 and S > 1", staged(group_value=lambda array, H: sound.group(_reshaped(array), H))),
+          "Hkv > 1 and S > 1", staged(group_value=lambda array, H: sound.group(_mix_heads_and_time(array), H))),
     Fault("heads_output_interleaved", Stage.OUTPUT, "The output's heads and features are interleaved.",
-          "H > 1 and Dv > 1", staged(finish=_interleaved)),
+          "H > 1 and Dv > 1", staged(finish=_interleave_heads)),
     Fault("heads_output_not_transposed", Stage.OUTPUT, "Heads are merged by reshape without transposing back.",
           "H > 1 and T > 1", staged(finish=_merged_flat)),
     Fault("heads_output_averaged", Stage.OUTPUT, "Every head returns the mean of the heads.", "H > 1",
@@ -132,11 +132,11 @@ HEAD_FAULTS = (
     Fault("heads_last_lost", Stage.OUTPUT, "The last head is left out: the loop over heads ends one early.", "H > 1",
           staged(finish=_last_head_lost)),
     Fault("batch_next_key_and_value", Stage.HEADS, "Each batch entry uses the keys and values of the next one.",
-          "B > 1", staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=0), H)))),
+          "B > 1", staged(**_group_both(lambda array, H: sound.group(np.roll(array, -1, axis=0), H)))),
     Fault("batch_first_key_and_value", Stage.HEADS, "All batch entries use the keys and values of the first.", "B > 1",
-          staged(**_grouped(lambda array, H: sound.group(np.broadcast_to(array[:1], array.shape), H)))),
+          staged(**_group_both(lambda array, H: sound.group(np.broadcast_to(array[:1], array.shape), H)))),
     Fault("batch_and_heads_exchanged", Stage.HEADS, "Folded as (B·H), unfolded as (H·B), for keys and values.",
-          "B > 1 and H > 1", staged(**_grouped(_batch_for_heads))),
+          "B > 1 and H > 1", staged(**_group_both(_batch_for_heads))),
     Fault("keys_serve_as_values", Stage.HEADS, "The value argument is never used: only forward(x, x, x) was tested.",
           "values that differ from the keys, Dv = D", staged(take=_values_with_keys)),
     Fault("queries_serve_as_keys", Stage.HEADS, "The key argument is never used: only forward(x, x, x) was tested.",
@@ -174,16 +174,16 @@ def _scores(weights: Array, work: PreparedCall) -> Array:
     return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
 
 
-def _squeezed(call: HandedOver) -> Answer:
+def _squeeze_head(call: HandedOver) -> Answer:
     return change_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
 
 
-def _promoted(call: HandedOver) -> Answer:
+def _promote_output(call: HandedOver) -> Answer:
     wide = np.dtype(np.float64) if call.query.dtype == np.float32 else np.dtype(np.float32)
     return change_output(attention(call), lambda output: output.astype(wide))
 
 
-def _merged(call: HandedOver) -> Answer:
+def _merge_output(call: HandedOver) -> Answer:
     B, H, T, Dv = *call.query.shape[:3], call.value.shape[-1]
     return change_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
 
@@ -239,21 +239,21 @@ REPORT_FAULTS = (
     Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is expected.",
           f"{_ASKED}, H > 1",
           staged(report=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
-    Fault("report_after_dropout", Stage.WEIGHTS, "The returned weights went through dropout.", _ASKED,
-          staged(report=_dropped_out)),
+    Fault("report_after_dropout", Stage.WEIGHTS,
+          "The returned weights went through dropout.", _ASKED, staged(report=_dropped_out)),
     Fault("report_of_logarithms", Stage.WEIGHTS, "The logarithms of the weights are returned.", _ASKED,
           staged(report=lambda weights, work: np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype))),
     Fault("report_of_logits", Stage.WEIGHTS, "The logits are returned, as `scores`.", _ASKED, staged(report=_scores)),
     Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED,
           around(lambda call: attention(call.but(return_weights=False)))),
     Fault("output_head_squeezed", Stage.OUTPUT, "squeeze() without an axis: a head axis of 1 disappears.", "H = 1",
-          around(_squeezed)),
+          around(_squeeze_head)),
     Fault("output_time_first", Stage.OUTPUT, "The output is (B,T,H,Dv), as in another library.", "H > 1 or T > 1",
           around(lambda call: change_output(attention(call), lambda output: output.swapaxes(1, 2)))),
-    Fault("output_merged", Stage.OUTPUT, "The output is (B,T,H·Dv), ready for the projection.", "any input",
-          around(_merged)),
-    Fault("output_promoted", Stage.OUTPUT, "The output has another dtype than the inputs.", "any input",
-          around(_promoted)),
+    Fault("output_merged", Stage.OUTPUT, "The output is (B,T,H·Dv), ready for the projection.",
+          "any input", around(_merge_output)),
+    Fault("output_promoted", Stage.OUTPUT, "The output has another dtype than the inputs.",
+          "any input", around(_promote_output)),
     Fault("one_key_always_visible", Stage.WEIGHTS, "The mask is ignored where S = 1: the value is returned.",
           "S = 1 with a mask that masks it",
           staged(weigh=lambda weights, work: np.ones_like(weights) if work.shape[3] == 1 else weights)),
@@ -290,13 +290,12 @@ def _mask_in_float32(call: HandedOver) -> Answer:
     return attention(call)
 
 
-def _narrowed(call: HandedOver) -> Answer:
+def _narrow_to_float32(call: HandedOver) -> Answer:
     """Float64 is taken for float32 inside; what comes back says float64."""
     io = call.query.dtype
     if io != np.float64:
         return attention(call)
-    narrow = (array.astype(np.float32) for array in (call.query, call.key, call.value))
-    query, key, value = narrow
+    query, key, value = (array.astype(np.float32) for array in (call.query, call.key, call.value))
     bias = None if call.bias is None else call.bias.astype(np.float32)
     answer = attention(call.but(query=query, key=key, value=value, bias=bias))
     return (answer[0].astype(io), answer[1].astype(io)) if isinstance(answer, tuple) else answer.astype(io)
@@ -313,7 +312,7 @@ PATH_FAULTS = (
           "a mask in float16 or bfloat16", around(_mask_in_float32),
           equivalents={DType.FLOAT32: _IS_WIDE, DType.FLOAT64: _IS_WIDE}),
     Fault("float64_narrowed", Stage.PRECISION, "float64 is not enabled, so all of it is computed in float32.",
-          "float64", around(_narrowed),
+          "float64", around(_narrow_to_float32),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),
 )
 

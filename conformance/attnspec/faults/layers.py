@@ -47,7 +47,7 @@ def as_if(other: str) -> Callable[[Array, str, Params], Array]:
     return project
 
 
-def transposed(x: Array, which: str, params: Params) -> Array:
+def project_transposed(x: Array, which: str, params: Params) -> Array:
     """(B,T,M) or, for `out`, (B,T,H·Dv), by the (out, in) weight of another library, used as (in, out) or misread."""
     weight = params[f"w_{which}"]
     return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
@@ -136,7 +136,7 @@ def _truncating(call: LayerCall) -> LayerCall:
     return sound.take(call.but(params=cut))
 
 
-def _changed(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], LayerCall]:
+def _taking(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], LayerCall]:
     return lambda call: sound.take(change(call))
 
 
@@ -163,8 +163,8 @@ def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
 _ASKED = "return_weights"
 
 LAYER_FAULTS = (
-    _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
-           "M ≠ D",
+    _fault("layer_scale_by_model_width", Stage.SCALE,
+           "The logits are divided by sqrt(d_model), not by sqrt(d_k).", "M ≠ D",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer))),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
@@ -194,9 +194,9 @@ LAYER_FAULTS = (
     _fault("layer_query_weight_for_all", Stage.PROJECTION, "Keys and values are projected by the query's weight.",
            "Hkv = H, weights that differ", staged_layer(project_key=as_if("query"), project_value=as_if("query"))),
     _fault("layer_query_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_query that is not symmetric", staged_layer(project_query=transposed)),
+           "w_query that is not symmetric", staged_layer(project_query=project_transposed)),
     _fault("layer_out_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_out that is not symmetric", staged_layer(project_out=transposed)),
+           "w_out that is not symmetric", staged_layer(project_out=project_transposed)),
     _fault("layer_out_projection_skipped", Stage.PROJECTION, "The output projection is built and never called.",
            "H·Dv = M", staged_layer(project_out=skipped_if_square)),
     _fault("layer_split_interleaved", Stage.SPLIT, "Each head takes every H-th column, not D neighbouring ones.",
@@ -212,12 +212,12 @@ LAYER_FAULTS = (
            "H > 1 and Dv > 1", staged_layer(merge=merged_interleaved)),
     _fault("layer_heads_reversed", Stage.MERGE, "Heads are merged in reverse order.", "H > 1",
            staged_layer(merge=merged_reversed)),
-    _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.", "H > 1",
-           staged_layer(merge=first_head_everywhere)),
+    _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.",
+           "H > 1", staged_layer(merge=first_head_everywhere)),
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
-           staged_layer(attend=attending(group_key=head_faults.tiled, group_value=head_faults.tiled))),
+           staged_layer(attend=attending(group_key=head_faults.tile_heads, group_value=head_faults.tile_heads))),
     _fault("layer_key_width_of_query", Stage.PROJECTION,
            "The key's weight is read with the shape of the query's weight.", "Hkv < H",
            staged_layer(project_key=as_wide_as_query)),
@@ -226,15 +226,15 @@ LAYER_FAULTS = (
     _fault("layer_softmax_over_queries", Stage.SOFTMAX, "dim=-2.", "T > 1 or S > 1",
            staged_layer(attend=attending(softmax=_over_queries))),
     _fault("layer_cross_is_self", Stage.PROJECTION, "Keys and values are projected from the query.",
-           "T = S, a key that differs from the query", staged_layer(take=_changed(_self_attention))),
+           "T = S, a key that differs from the query", staged_layer(take=_taking(_self_attention))),
     _fault("layer_query_and_memory_exchanged", Stage.PROJECTION,
            "Query and key are exchanged: decoder and encoder states swap places.",
-           "T = S, a key that differs from the query", staged_layer(take=_changed(_memory_as_query))),
+           "T = S, a key that differs from the query", staged_layer(take=_taking(_memory_as_query))),
     _fault("layer_value_from_key", Stage.PROJECTION,
            "The value argument is never used: only forward(x, x, x) was tested.",
-           "a value that differs from the key", staged_layer(take=_changed(lambda call: call.but(value=call.key)))),
-    _fault("layer_output_time_first", Stage.MERGE, "batch_first is forgotten: the output is (T,B,M).",
-           "B > 1 or T > 1", _time_first),
+           "a value that differs from the key", staged_layer(take=_taking(lambda call: call.but(value=call.key)))),
+    _fault("layer_output_time_first", Stage.MERGE,
+           "batch_first is forgotten: the output is (T,B,M).", "B > 1 or T > 1", _time_first),
     _fault("layer_residual_added", Stage.MERGE,
            "The projected query is added: the residual connection moved into the layer.", "Dv = D",
            staged_layer(attend=_with_residual)),

@@ -5,7 +5,7 @@ One scheme makes these mistakes of every keyword, under names such as `window_dr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +23,14 @@ def always(call: HandedOver | LayerCall) -> bool:
     return True
 
 
+def _without(call: HandedOver, keywords: Iterable[str]) -> HandedOver:
+    """The call, these keywords left out."""
+    return call.but(**{name: OFF[name] for name in keywords})
+
+
 def forget(*keywords: str, where: Callable[[HandedOver], bool] = always) -> Callable[[], Attend]:
     """A maker of attention functions that do not read these keywords of the calls that take a path."""
-    off = {name: OFF[name] for name in keywords}
-    return around(lambda call: attention(call.but(**off) if where(call) else call))
+    return around(lambda call: attention(_without(call, keywords) if where(call) else call))
 
 
 def forget_in_layer(keyword: str, where: Callable[[LayerCall], bool] = always) -> Callable[[], Layer]:
@@ -36,12 +40,10 @@ def forget_in_layer(keyword: str, where: Callable[[LayerCall], bool] = always) -
 
 def heed_in_first(axis: int, *keywords: str) -> Callable[[], Attend]:
     """A maker of attention functions that read these keywords for the first entry of an axis of (B,H,T,·) alone."""
-    off = {name: OFF[name] for name in keywords}
-
     def answer(call: HandedOver) -> Answer:
         """Output (B,H,T,Dv), and what else is asked for."""
         pairs = zip(*(each if isinstance(each, tuple) else (each,)
-                      for each in (attention(call), attention(call.but(**off)))), strict=True)
+                      for each in (attention(call), attention(_without(call, keywords)))), strict=True)
         parts = tuple(_first_of(axis, *pair) for pair in pairs)
         return parts if len(parts) > 1 else parts[0]
     return around(answer)
@@ -107,5 +109,5 @@ class LostKeyword:
     def _drop(self, name: str, reason: str) -> Fault:
         path, keywords = _find_path(name), self.keywords or (self.stem,)
         story = f"{self.called} dropped {path.where}{reason and f': {reason}'}."
-        return Fault(f"{self.stem}_dropped_{name}", keywords[0], story, f"{self.reach} {path.reach}",
-                     forget(*keywords, where=path.is_taken))
+        return Fault(f"{self.stem}_dropped_{name}", keywords[0], story,
+                     f"{self.reach} {path.reach}", forget(*keywords, where=path.is_taken))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attnspec.faults.fault import GITHUB, Outside, SizeThread, all_mistakes
+from attnspec.faults.fault import GITHUB, Outside, SizeThread, all_mistakes, of_aspects
 from attnspec.faults.size_family import reach_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
 
@@ -257,7 +257,7 @@ def faults_of(mechanism: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fault for faults in made for fault in faults))
 
 
-def outside(mechanism: str) -> tuple[Outside, ...]:
+def reasons_without_fault(mechanism: str) -> tuple[Outside, ...]:
     """Why some mistakes of a class have no fault, each reason once."""
     return tuple(dict.fromkeys(made for made in BUGS[mechanism].values() if isinstance(made, Outside)))
 
@@ -285,12 +285,12 @@ _OF_KEYS_AND_ROWS = (
     SizeThread("thu-ml/SageAttention/issues/386", "long rows of strided inputs: a row's offset in 32 bits wraps",
             "size_rows_number_wraps"),
     SizeThread("thu-ml/SageAttention/issues/26", "S other than T", "size_keys_beyond_queries", is_told=False),
-    SizeThread("jax-ml/jax/issues/24491", "S other than T", "size_keys_beyond_queries size_rows_beyond_keys",
-               is_told=False),
-    SizeThread("ml-explore/mlx/issues/3897", "D = 64 and 128, not 96, with a mask: sums of reduced width",
-            "size_sum_in_half"),
-    SizeThread("tenstorrent/tt-metal/pull/13997", "T = 1 against 128K keys: the accumulator's error",
-               "size_sum_in_half"),
+    SizeThread("jax-ml/jax/issues/24491", "S other than T",
+               "size_keys_beyond_queries size_rows_beyond_keys", is_told=False),
+    SizeThread("ml-explore/mlx/issues/3897",
+               "D = 64 and 128, not 96, with a mask: sums of reduced width", "size_sum_in_half"),
+    SizeThread("tenstorrent/tt-metal/pull/13997",
+               "T = 1 against 128K keys: the accumulator's error", "size_sum_in_half"),
 )
 
 _OF_SPLITS = (
@@ -311,8 +311,8 @@ _OF_KEYWORDS = (
             "size_mask_dropped_past"),
     SizeThread("tenstorrent/tt-metal/issues/32502", "T or S no multiple of 32 with a mask",
                  "size_mask_stride_padded size_mask_dropped_in_tail", is_told=False),
-    SizeThread("microsoft/onnxruntime/pull/14517", "T > 32 with a relative position bias", "size_bias_row_wraps",
-               is_told=False),
+    SizeThread("microsoft/onnxruntime/pull/14517", "T > 32 with a relative position bias",
+               "size_bias_row_wraps", is_told=False),
     SizeThread("NVIDIA/TensorRT-LLM/pull/1076", "T = S = 32768 with a relative bias: its offset may overflow",
             "size_bias_row_wraps"),
     SizeThread("pytorch/pytorch/issues/127055", "S > 512 with a mask: rows whose first block is hidden are NaN",
@@ -334,8 +334,8 @@ _OF_WIDTHS_AND_GRIDS = (
     SizeThread("flashinfer-ai/flashinfer/issues/1993", "D = 256", "size_width_second_tile_twice", is_told=False),
     SizeThread("pytorch/pytorch/pull/177985", "H > 65535: beyond the grid", "size_heads_beyond_zero"),
     SizeThread("NVIDIA/FasterTransformer/pull/524", "B·H·T·S > 2^31: a slice's offset in 32 bits", "size_grid_wraps"),
-    SizeThread("fla-org/flash-linear-attention/issues/1080", "B·T·H·D > 2^31: the last batch entry's offset wraps",
-            "size_batch_keys_of_first"),
+    SizeThread("fla-org/flash-linear-attention/issues/1080",
+               "B·T·H·D > 2^31: the last batch entry's offset wraps", "size_batch_keys_of_first"),
     SizeThread("HazyResearch/HipKittens/pull/22", "G other than Hkv: heads collide", "size_groups_dealt"),
     SizeThread("mlc-ai/mlc-llm/pull/2543", "G = 6", "size_groups_rounded_down size_groups_rounded_up", is_told=False),
     SizeThread("apache/tvm/pull/17074", "G = 6", "size_groups_rounded_down size_groups_rounded_up", is_told=False),
@@ -364,7 +364,7 @@ _LEFT_OUT = (
 
 THREADS: tuple[SizeThread, ...] = tuple(sorted(
     (*_OF_KEYS_AND_ROWS, *_OF_SPLITS, *_OF_KEYWORDS, *_OF_WIDTHS_AND_GRIDS, *_LEFT_OUT,
-     *(thread for aspect in all_mistakes() for thread in aspect.threads)),
+     *of_aspects(lambda aspect: aspect.threads)),
     key=lambda thread: isinstance(thread.faults, Outside)))
 """Every thread once, those that have a fault first."""
 
@@ -411,4 +411,4 @@ def family_table() -> str:
 
 def _family_rows() -> Iterator[str]:
     for family in ALL_FAMILIES:
-        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.drawn(0), family.needs)} |"
+        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.plant(0), family.needs)} |"

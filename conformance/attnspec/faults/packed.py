@@ -48,7 +48,7 @@ class PackedCall:
         ends = zip(self.cu_query[:-1], self.cu_query[1:], self.cu_key[:-1], self.cu_key[1:], strict=True)
         return [Spans(number, *map(int, each)) for number, each in enumerate(ends)]
 
-    def of(self, spans: Spans) -> HandedOver:
+    def call_of(self, spans: Spans) -> HandedOver:
         """The call (1,H,T,D) of one sequence alone."""
         query, key, value = (array.swapaxes(0, 1)[None] for array in (
             self.query[spans.first_query:spans.end_query], self.key[spans.first_key:spans.end_key],
@@ -61,12 +61,13 @@ class PackedCall:
 Split = Callable[[PackedCall], Iterator[Spans] | list[Spans]]
 
 
-def alone(call: PackedCall, spans: Spans) -> Answer:
+def answer_alone(call: PackedCall, spans: Spans) -> Answer:
     """The answer (1,H,T,Dv) of one sequence, its queries and keys alone."""
-    return stage.attention(call.of(spans))
+    return stage.attention(call.call_of(spans))
 
 
-def together(call: PackedCall, split: Split, answer: Callable[[PackedCall, Spans], Answer] = alone) -> Answer:
+def answer_sequences(
+        call: PackedCall, split: Split, answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Answer:
     """The answers of all sequences, (Nq,H,Dv), and the log-sum-exps (Nq,H) where they are asked for. Rows that no
     sequence has are zeros.
     """
@@ -82,12 +83,12 @@ def together(call: PackedCall, split: Split, answer: Callable[[PackedCall, Spans
     return (output, lse.astype(of)) if call.keywords.get("return_lse") else output
 
 
-def packed(split: Split = lambda call: call.spans,
-           answer: Callable[[PackedCall, Spans], Answer] = alone) -> Callable[[], Attend]:
+def packed_attention(split: Split = lambda call: call.spans,
+                     answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Callable[[], Attend]:
     """A maker of packed attention functions that take the sequences to be these, and answer each so."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
-        return together(packed_call(query, key, value, keywords), split, answer)
+        return answer_sequences(packed_call(query, key, value, keywords), split, answer)
     return lambda: attend
 
 
@@ -98,7 +99,7 @@ def packed_call(query: Array, key: Array, value: Array, keywords: Mapping[str, A
     return PackedCall(query, key, value, of_queries, of_keys, others)
 
 
-def _moved(first: int = 0, end: int = 0) -> Split:
+def _move_keys(first: int = 0, end: int = 0) -> Split:
     """The keys of each sequence begin and end so many places elsewhere."""
     def split(call: PackedCall) -> Iterator[Spans]:
         """Every sequence."""
@@ -174,9 +175,9 @@ def _with_mask(visible: Callable[[PackedCall, Spans], Array]) -> Callable[[Packe
     def answer(call: PackedCall, spans: Spans) -> Answer:
         """(1,H,T,Dv)."""
         if not call.keywords.get("causal"):
-            return alone(call, spans)
+            return answer_alone(call, spans)
         keywords = {**call.keywords, "causal": False, "mask": visible(call, spans)}
-        return alone(replace(call, keywords=keywords), spans)
+        return answer_alone(replace(call, keywords=keywords), spans)
     return answer
 
 
@@ -194,7 +195,7 @@ def _from_the_end(_: PackedCall, spans: Spans) -> Array:
 
 def _first_heads(call: PackedCall, spans: Spans) -> Answer:
     """(1,H,T,Dv) of a sequence of one token whose heads are squeezed away: each has the answer of the first."""
-    found = alone(call, spans)
+    found = answer_alone(call, spans)
     if spans.end_query - spans.first_query != 1 or isinstance(found, tuple):
         return found
     return np.broadcast_to(found[:, :1], found.shape)
@@ -204,8 +205,8 @@ _TWO = "two sequences and more"
 
 
 def _fault(name: str, story: str, reach: str, split: Split | None = None, *,
-           answer: Callable[[PackedCall, Spans], Answer] = alone) -> Fault:
-    make = packed(split, answer) if split else packed(answer=answer)
+           answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Fault:
+    make = packed_attention(split, answer) if split else packed_attention(answer=answer)
     return Fault(name, Stage.PACKED, story, reach, make, form=InputForm.PACKED)
 
 
@@ -213,20 +214,21 @@ PACKED_FAULTS = (
     _fault("packed_together", "The borders are accepted and not applied.", _TWO, _one_sequence),
     _fault("packed_borders_of_queries", "One array of borders serves queries and keys.",
            "a sequence whose queries are not as many as its keys", _borders_of_queries),
-    _fault("packed_key_lost", "The last key of each sequence is left out.", "any sequence with keys", _moved(end=-1)),
-    _fault("packed_key_of_next", "Each sequence sees the first key of the next.", _TWO, _moved(end=1)),
-    _fault("packed_key_of_last", "Each sequence sees the last key of the one before.", _TWO, _moved(first=-1)),
-    _fault("packed_first_key_lost", "The first key of each sequence is left out.", "any sequence with keys",
-           _moved(first=1)),
+    _fault("packed_key_lost", "The last key of each sequence is left out.",
+           "any sequence with keys", _move_keys(end=-1)),
+    _fault("packed_key_of_next", "Each sequence sees the first key of the next.", _TWO, _move_keys(end=1)),
+    _fault("packed_key_of_last", "Each sequence sees the last key of the one before.", _TWO, _move_keys(first=-1)),
+    _fault("packed_first_key_lost", "The first key of each sequence is left out.",
+           "any sequence with keys", _move_keys(first=1)),
     _fault("packed_last_lost", "The last sequence is not computed.", "any sequence", lambda call: call.spans[:-1]),
     _fault("packed_empty_moves_up", "Sequences without keys are dropped, and later ones move up.",
            "a sequence without keys before another", _empty_ones_left_out),
     _fault("packed_keys_beyond_queries", "The most queries of a sequence serve for the most keys, too.",
            "a sequence with more keys than any has queries", _no_more_keys_than_queries),
-    _fault("packed_most_of_first", "The grid is as long as the first sequence.", "a later sequence that is longer",
-           _most_of_first),
-    _fault("packed_whole_blocks", "The last block of 8 keys is attended to whole.", f"{_TWO}, keys no multiple of 8",
-           _whole_blocks),
+    _fault("packed_most_of_first", "The grid is as long as the first sequence.",
+           "a later sequence that is longer", _most_of_first),
+    _fault("packed_whole_blocks", "The last block of 8 keys is attended to whole.",
+           f"{_TWO}, keys no multiple of 8", _whole_blocks),
     _fault("packed_first_keys", "The offset of a sequence's keys is forgotten.", _TWO, _first_keys),
     _fault("packed_next", "Each sequence has the keys of the next one.", _TWO, _next_one),
     _fault("packed_together_when_decoding", "Where each sequence has one query, all keys are attended to.",

@@ -22,7 +22,7 @@ FLOAT16 = np.dtype(np.float16)
 FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
-def through(array: Array, dtype: np.dtype[Any]) -> Array:
+def round_through(array: Array, dtype: np.dtype[Any]) -> Array:
     """An array, such as logits (B,H,T,S), after a round trip through a narrower dtype, in its own dtype."""
     return array.astype(dtype).astype(array.dtype)
 
@@ -43,7 +43,7 @@ def running_sum(terms: Array, dtype: np.dtype[Any]) -> Array:
     """Sum of (…,S) over the last axis, kept, with the accumulator stored in `dtype` after each addition."""
     total = np.zeros(terms.shape[:-1], terms.dtype)
     for position in range(terms.shape[-1]):
-        total = through(total + terms[..., position], dtype)
+        total = round_through(total + terms[..., position], dtype)
     return total[..., None]
 
 
@@ -60,12 +60,12 @@ def _inputs(change: Callable[[Array], Array]) -> Callable[[HandedOver], Prepared
 
 def _logits_through(dtype: np.dtype[Any]) -> Callable[[PreparedCall, float], Array]:
     """A `logits` stage that stores the scaled logits (B,H,T,S) in `dtype`."""
-    return lambda work, factor: through(sound.logits(work, factor), dtype)
+    return lambda work, factor: round_through(sound.logits(work, factor), dtype)
 
 
 def _raw_logits_in_half(work: PreparedCall, factor: float) -> Array:
     """The dot products (B,H,T,S), held in float16 before the scale."""
-    dots = through(sound.logits(work, 1.0), FLOAT16)
+    dots = round_through(sound.logits(work, 1.0), FLOAT16)
     return dots * dots.dtype.type(factor)
 
 
@@ -80,7 +80,7 @@ def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Ar
         """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
         lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
-        return through(sound.normalise(through(np.exp(through(logits - top, dtype)), dtype)), dtype)
+        return round_through(sound.normalise(round_through(np.exp(round_through(logits - top, dtype)), dtype)), dtype)
     return softmax
 
 
@@ -114,16 +114,16 @@ PRECISION_FAULTS = (
           "float32 or float64 with full mantissas", staged(take=_inputs(tf32)),
           equivalents={DType.FLOAT16: _EXACT, DType.BFLOAT16: _EXACT}),
     Fault("inputs_bfloat16", Stage.PRECISION, "Autocast to bfloat16.", "any other dtype, with full mantissas",
-          staged(take=_inputs(lambda array: through(array, BFLOAT16))), equivalents={DType.BFLOAT16: _EXACT}),
+          staged(take=_inputs(lambda array: round_through(array, BFLOAT16))), equivalents={DType.BFLOAT16: _EXACT}),
     Fault("inputs_float16", Stage.PRECISION, "Autocast to float16.",
           "float32, float64, or bfloat16 beyond float16's range",
-          staged(take=_inputs(lambda array: through(array, FLOAT16))), equivalents={DType.FLOAT16: _EXACT}),
+          staged(take=_inputs(lambda array: round_through(array, FLOAT16))), equivalents={DType.FLOAT16: _EXACT}),
     Fault("inputs_float8", Stage.PRECISION, "Queries, keys and values are stored in float8.",
-          "inputs that float8 cannot hold", staged(take=_inputs(lambda array: through(array, FLOAT8)))),
-    Fault("logits_bfloat16", Stage.PRECISION, "The logits are stored in bfloat16.", "logits that are not small",
-          staged(logits=_logits_through(BFLOAT16))),
-    Fault("logits_float16", Stage.PRECISION, "The logits are stored in float16.", "logits that are not small",
-          staged(logits=_logits_through(FLOAT16))),
+          "inputs that float8 cannot hold", staged(take=_inputs(lambda array: round_through(array, FLOAT8)))),
+    Fault("logits_bfloat16", Stage.PRECISION, "The logits are stored in bfloat16.",
+          "logits that are not small", staged(logits=_logits_through(BFLOAT16))),
+    Fault("logits_float16", Stage.PRECISION, "The logits are stored in float16.",
+          "logits that are not small", staged(logits=_logits_through(FLOAT16))),
     Fault("logits_raw_float16", Stage.PRECISION, "The dot products are stored in float16 before they are scaled.",
           "dot products that float16 cannot hold", staged(logits=_raw_logits_in_half)),
     Fault("softmax_bfloat16", Stage.PRECISION, "The softmax runs in bfloat16.", "S > 1",
@@ -131,15 +131,15 @@ PRECISION_FAULTS = (
     Fault("softmax_float16", Stage.PRECISION, "The softmax runs in float16.", "S > 1",
           staged(softmax=_softmax_through(FLOAT16))),
     Fault("weights_bfloat16", Stage.PRECISION, "The weights are stored in bfloat16, while G0 is declared.", "S > 1",
-          staged(weigh=_weights_through(lambda weights: through(weights, BFLOAT16)))),
+          staged(weigh=_weights_through(lambda weights: round_through(weights, BFLOAT16)))),
     Fault("weights_float16", Stage.PRECISION, "The weights are stored in float16, while G0 is declared.", "S > 1",
-          staged(weigh=_weights_through(lambda weights: through(weights, FLOAT16)))),
+          staged(weigh=_weights_through(lambda weights: round_through(weights, FLOAT16)))),
     Fault("weights_float8", Stage.PRECISION, "The weights are stored in float8.", "S > 1",
-          staged(weigh=_weights_through(lambda weights: through(weights, FLOAT8)))),
+          staged(weigh=_weights_through(lambda weights: round_through(weights, FLOAT8)))),
     Fault("weights_int8", Stage.PRECISION, "The weights are stored in 255 levels.", "S > 1",
           staged(weigh=_weights_through(lambda weights: (np.rint(weights * 255) / 255).astype(weights.dtype)))),
-    Fault("values_int8", Stage.PRECISION, "The value cache is quantised to 127 levels a side.", "full mantissas",
-          staged(mix=lambda weights, work: weights @ levels(work.value))),
+    Fault("values_int8", Stage.PRECISION, "The value cache is quantised to 127 levels a side.",
+          "full mantissas", staged(mix=lambda weights, work: weights @ levels(work.value))),
     Fault("keys_int8", Stage.PRECISION, "The key cache is quantised to 127 levels a side.", "full mantissas",
           staged(logits=lambda work, factor: sound.logits(work.but(key=levels(work.key)), factor))),
     Fault("accumulated_bfloat16", Stage.PRECISION, "Products with the values are summed in bfloat16.", "S > 1",
@@ -151,10 +151,10 @@ PRECISION_FAULTS = (
               DType.FLOAT32: "the computation is in float32 already", DType.FLOAT64: "it is in float64 already"}),
     Fault("output_by_way_of_float16", Stage.PRECISION, "The output passes through a float16 buffer.",
           "float32, float64, or outputs of bfloat16 beyond float16's range",
-          staged(narrow=lambda array, io: through(array, FLOAT16).astype(io)),
+          staged(narrow=lambda array, io: round_through(array, FLOAT16).astype(io)),
           equivalents={DType.FLOAT16: "the output is rounded to float16 anyway"}),
     Fault("output_by_way_of_bfloat16", Stage.PRECISION, "The output passes through a bfloat16 buffer.",
-          "any other dtype", staged(narrow=lambda array, io: through(array, BFLOAT16).astype(io)),
+          "any other dtype", staged(narrow=lambda array, io: round_through(array, BFLOAT16).astype(io)),
           equivalents={DType.BFLOAT16: "the output is rounded to bfloat16 anyway"}),
     Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.", "any input",
           staged(weigh=_dropout(0.01, 1 / 0.99))),
@@ -199,7 +199,7 @@ def _bias_off(logits: Array, work: PreparedCall) -> Array:
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
-def smoothed(share: float) -> Callable[[Array, PreparedCall], Array]:
+def smooth_weights(share: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: a share of the weight (B,H,T,S) is spread evenly over the visible keys."""
     def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), mixed with equal ones over the visible keys."""
@@ -208,7 +208,7 @@ def smoothed(share: float) -> Callable[[Array, PreparedCall], Array]:
     return weigh
 
 
-def _cut(array: Array, bits: int) -> Array:
+def _cut_mantissas(array: Array, bits: int) -> Array:
     """A running sum such as (B,H,T,Dv), its mantissas cut to so many bits, towards zero."""
     mantissa, exponent = np.frexp(array)
     return np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits).astype(array.dtype)
@@ -220,7 +220,7 @@ def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
         """The output (B,H,T,Dv), cut anew after each key."""
         total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
         for key in range(work.value.shape[2]):
-            total = _cut(total + weights[..., key, None] * work.value[:, :, None, key], bits)
+            total = _cut_mantissas(total + weights[..., key, None] * work.value[:, :, None, key], bits)
         return total
     return mix
 
@@ -255,12 +255,12 @@ DRIFT_FAULTS = (
           "a bias", staged(add_bias=_bias_off)),
     Fault("softmax_epsilon_2e4", Stage.SOFTMAX, "2e-4 is added to the denominator.", "any input",
           staged(softmax=_with_epsilon(2e-4))),
-    Fault("output_gain_1e4", Stage.OUTPUT, "A fast reciprocal of the sum, always 1e-4 too large.", "any input",
-          staged(finish=_times(1.0001))),
+    Fault("output_gain_1e4", Stage.OUTPUT, "A fast reciprocal of the sum, always 1e-4 too large.",
+          "any input", staged(finish=_times(1.0001))),
     Fault("output_gain_1e5", Stage.OUTPUT, "A fast reciprocal of the sum, always 1e-5 too large.",
           "float64, float32 or float16", staged(finish=_times(1.00001)), equivalents=_BFLOAT16),
     Fault("weights_smoothed_1e4", Stage.WEIGHTS, "Weights are smoothed by 1e-4 against the logarithm of zero.",
-          "S > 1", staged(weigh=smoothed(1e-4))),
+          "S > 1", staged(weigh=smooth_weights(1e-4))),
     Fault("weights_float16_upwards", Stage.WEIGHTS, "Weights are stored in float16, rounded to one side.", "S > 1",
           staged(weigh=_upwards(FLOAT16)), link="https://arxiv.org/abs/2510.04212"),
     Fault("accumulated_14_bits", Stage.PRECISION, "The tensor core keeps 14 bits of a sum and cuts off the rest.",

@@ -118,34 +118,34 @@ class Planted:
 
     def least(self) -> Axes:
         """Small lengths at which it bites, nothing generic lost: several batch entries, heads, rows, keys, features."""
-        lengths = {name: max([length, *self._starts(name)]) if not self._fixed(name) else min(self._fixed(name))
+        lengths = {name: min(self._fixed_lengths(name), default=max([length, *self._starts(name)]))
                    for name, length in _SMALL.items()}
-        while failing := next((term for term in self.terms if not term.holds(_followed(lengths))), None):
+        while failing := next((term for term in self.terms if not term.holds(_add_following_axes(lengths))), None):
             lengths[_GROWN.get(failing.axis, failing.axis)] += 1
-        return _followed(lengths)
+        return _add_following_axes(lengths)
 
     def _starts(self, axis: str) -> Iterator[int]:
         """Lengths below which no term on the axis holds: a search from 1 would be long."""
         grows = (Relation.UP_TO, Relation.UNLIKE, Relation.LONGER)
         return (term.number for term in self.terms if term.axis == axis and term.relation not in grows)
 
-    def _fixed(self, axis: str) -> tuple[int, ...]:
+    def _fixed_lengths(self, axis: str) -> tuple[int, ...]:
         """Lengths that an axis cannot exceed, its usual one among them."""
         most = tuple(term.number for term in self.terms
                      if term.axis == axis and term.relation in (Relation.UP_TO, Relation.EXACTLY))
         return (*most, *(_SMALL[axis] for term in self.terms if most and term.relation is Relation.UP_TO))
 
-    def beside(self) -> Iterator[Axes]:
+    def neighbouring_lengths(self) -> Iterator[Axes]:
         """Lengths next to those at which it bites, one set for each term that can fail alone: there all is right."""
         inside = self.least()
         for term in self.terms:
-            yield from self._outside(term, inside)
+            yield from self._nearest_outside(term, inside)
 
-    def _outside(self, term: Term, inside: Axes) -> Iterator[Axes]:
+    def _nearest_outside(self, term: Term, inside: Axes) -> Iterator[Axes]:
         """The nearest lengths of the term's axis at which it fails; none where no length does."""
         axis = _GROWN.get(term.axis, term.axis)
         for length in (*range(inside[axis] - 1, 0, -1), *range(inside[axis] + 1, 2 * inside[axis] + 2)):
-            lengths = _followed({**{name: inside[name] for name in _SMALL}, axis: length})
+            lengths = _add_following_axes({**{name: inside[name] for name in _SMALL}, axis: length})
             if not term.holds(lengths):
                 yield lengths
                 return
@@ -155,7 +155,7 @@ _SMALL: Axes = {"B": 2, "Hkv": 2, "G": 1, "T": 7, "S": 9, "D": 8, "Dv": 6}
 _GROWN = {"H": "Hkv", GRID: "Hkv"}  # which axis grows where one is too short that follows from others
 
 
-def _followed(lengths: Axes) -> Axes:
+def _add_following_axes(lengths: Axes) -> Axes:
     """With the axes that follow from others."""
     H = lengths["Hkv"] * lengths["G"]
     return {**lengths, "H": H, GRID: lengths["B"] * H}
@@ -202,7 +202,7 @@ class Draw:
         return Term(self.axis, self.relation, dice.choice(self.among) if self.among else self.times * size, self.other)
 
 
-def above(axis: str, among: tuple[int, ...] = (), *, times: int = 1) -> Draw:
+def longer_than(axis: str, among: tuple[int, ...] = (), *, times: int = 1) -> Draw:
     """Longer than a drawn number; without any, than the mechanism's size."""
     return Draw(axis, Relation.ABOVE, among, times)
 
@@ -266,7 +266,7 @@ class FaultFamily:
     keywords: str = ""
     needs: str = ""
 
-    def drawn(self, seed: int) -> Planted:
+    def plant(self, seed: int) -> Planted:
         """What the seed plants: the same for the same seed, on any machine."""
         dice = random.Random(f"{self.name} {seed}")
         size = dice.choice(self.sizes)

@@ -16,7 +16,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.precision import BFLOAT16, FLOAT16, running_sum, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through, running_sum
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
@@ -54,7 +54,7 @@ def _top(weights: Array, work: PreparedCall) -> Array:
     return sound.normalise(np.where(weights < least, 0, weights))
 
 
-def _squared(work: PreparedCall, factor: float) -> Array:
+def _square_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) squared, their signs kept."""
     dots = sound.logits(work, factor)
     return dots * np.abs(dots)
@@ -80,10 +80,10 @@ def _ties(logits: Array, work: PreparedCall) -> Array:
 
 
 EXPONENTIAL_FAULTS = (
-    Fault("exp_polynomial", Stage.SOFTMAX, "exp by a cubic on the fraction, for speed.", "logits that differ",
-          staged(softmax=_grown_by(_polynomial))),
-    Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.", "logits that differ",
-          staged(softmax=_grown_by(_bits))),
+    Fault("exp_polynomial", Stage.SOFTMAX, "exp by a cubic on the fraction, for speed.",
+          "logits that differ", staged(softmax=_grown_by(_polynomial))),
+    Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.",
+          "logits that differ", staged(softmax=_grown_by(_bits))),
     Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, off by up to ±1e-4.",
           "logits that differ",
           staged(softmax=_grown_by(lambda lowered: np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))))),
@@ -93,14 +93,14 @@ EXPONENTIAL_FAULTS = (
     Fault("exp_clamped_at_20", Stage.SOFTMAX, "The argument of exp is clamped at -20, so small weights stay up.",
           "weights below 2e-9 on large values, or read out",
           staged(softmax=_grown_by(lambda lowered: np.exp(np.maximum(lowered, -20))))),
-    Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.", "more than 32 visible keys",
-          staged(weigh=_top)),
+    Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.",
+          "more than 32 visible keys", staged(weigh=_top)),
     Fault("weights_small_dropped", Stage.WEIGHTS, "Weights below 1e-3 are skipped to save work.",
           "rows with small weights", staged(weigh=lambda weights, _: np.where(weights < 1e-3, 0, weights))),
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
           staged(logits=lambda work, factor: np.clip(sound.logits(work, factor), -50, 50))),
-    Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
-          staged(logits=_squared)),
+    Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.",
+          "logits other than 0 and ±1", staged(logits=_square_logits)),
     Fault("logits_cosine", Stage.LOGITS,
           "Queries and keys are normalised (QK-norm), although the caller did not ask for it.",
           "queries or keys whose norm is not 1", staged(logits=_cosine)),
@@ -120,7 +120,7 @@ def _with_softmax(change: Callable[[Array], Array]) -> Callable[[Array, Prepared
     return lambda logits, _: change(logits)
 
 
-def _over(axis: int) -> Callable[[Array, PreparedCall], Array]:
+def _softmax_over(axis: int) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) along another axis."""
     def softmax(logits: Array) -> Array:
         """Weights (B,H,T,S) that sum to 1 along `axis`."""
@@ -201,17 +201,17 @@ def _rounded_lse(logits: Array) -> Array:
     """Weights (B,H,T,S) by each row's log of the sum, (B,H,T,1), held in bfloat16."""
     top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
     lse = top + np.log(np.maximum(_sum(np.exp(logits - top)), np.finfo(logits.dtype).tiny))
-    return np.exp(logits - through(lse, BFLOAT16))
+    return np.exp(logits - round_through(lse, BFLOAT16))
 
 
 SOFTMAX_FAULTS = (
     Fault("softmax_over_queries", Stage.SOFTMAX,
-          "The softmax runs over the queries, so that columns sum to 1, not rows.", "T > 1 or S > 1",
-          staged(softmax=_over(-2))),
-    Fault("softmax_over_heads", Stage.SOFTMAX, "The softmax runs over the heads (dim=1).", "H > 1 or S > 1",
-          staged(softmax=_over(1))),
-    Fault("softmax_over_batch", Stage.SOFTMAX, "The softmax runs over the batch (dim=0).", "B > 1 or S > 1",
-          staged(softmax=_over(0))),
+          "The softmax runs over the queries, so that columns sum to 1, not rows.",
+          "T > 1 or S > 1", staged(softmax=_softmax_over(-2))),
+    Fault("softmax_over_heads", Stage.SOFTMAX, "The softmax runs over the heads (dim=1).",
+          "H > 1 or S > 1", staged(softmax=_softmax_over(1))),
+    Fault("softmax_over_batch", Stage.SOFTMAX, "The softmax runs over the batch (dim=0).",
+          "B > 1 or S > 1", staged(softmax=_softmax_over(0))),
     Fault("softmax_without_maximum", Stage.SOFTMAX,
           "exp overflows: the maximum of the logits is not subtracted before it.", "logits above 88, or far below zero",
           staged(softmax=_stabilised_by(lambda logits: np.zeros((), logits.dtype)))),
@@ -243,20 +243,20 @@ SOFTMAX_FAULTS = (
           "a visible last key, S > 1", staged(softmax=_divided_by(lambda grown: _sum(grown[..., :-1])))),
     Fault("softmax_approximate_division", Stage.SOFTMAX, "A fast reciprocal without its Newton step, 2e-4 off.",
           "any input", staged(softmax=_divided_by(lambda grown: _sum(grown) * grown.dtype.type(1.0002)))),
-    Fault("softmax_sum_in_bfloat16", Stage.SOFTMAX, "The running sum is kept in bfloat16.", "S > 1",
-          staged(softmax=_divided_by(lambda grown: running_sum(grown, BFLOAT16)))),
+    Fault("softmax_sum_in_bfloat16", Stage.SOFTMAX, "The running sum is kept in bfloat16.",
+          "S > 1", staged(softmax=_divided_by(lambda grown: running_sum(grown, BFLOAT16)))),
     Fault("softmax_sum_in_float16", Stage.SOFTMAX, "The running sum is kept in float16.",
           "float32 or float64 with S > 1, or long rows",
           staged(softmax=_divided_by(lambda grown: running_sum(grown, FLOAT16)))),
-    Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.", "any input",
-          staged(softmax=_with_softmax(_rounded_lse))),
+    Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.",
+          "any input", staged(softmax=_with_softmax(_rounded_lse))),
     Fault("softmax_base_two", Stage.SOFTMAX, "exp2 is used for exp: the factor log2(e) is forgotten.",
           "logits that differ", staged(softmax=_with_softmax(
               lambda logits: sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))))),
     Fault("softmax_twice", Stage.SOFTMAX, "The softmax is applied twice.", "S > 1",
           staged(softmax=_with_softmax(_twice))),
-    Fault("softmax_sigmoid", Stage.SOFTMAX, "A sigmoid of each logit replaces the softmax.", "any input",
-          staged(softmax=_with_softmax(lambda logits: 1 / (1 + np.exp(-logits))))),
+    Fault("softmax_sigmoid", Stage.SOFTMAX, "A sigmoid of each logit replaces the softmax.",
+          "any input", staged(softmax=_with_softmax(lambda logits: 1 / (1 + np.exp(-logits))))),
     Fault("softmax_hardmax", Stage.SOFTMAX, "Only the key with the highest logit counts.",
           "S > 1, no logit far above the others", staged(softmax=_with_softmax(_hardmax))),
 )
@@ -354,7 +354,7 @@ def _blocks(logits: Array, size: int) -> tuple[Array, Array]:
     return blocks, blocks.max(axis=-1, keepdims=True)
 
 
-def _unblocked(blocks: Array, S: int) -> Array:
+def _join_blocks(blocks: Array, S: int) -> Array:
     """Blocks (B,H,T,·,size) side by side again, (B,H,T,S), without the padding."""
     return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
 
@@ -364,20 +364,20 @@ def _quiet_skipped(logits: Array, work: PreparedCall, size: int = SIZE) -> Array
     blocks, tops = _blocks(logits, size)
     quiet = tops < tops.max(axis=-2, keepdims=True) - 8
     kept = np.where(quiet, -np.inf, blocks).astype(logits.dtype)
-    return sound.normalise(sound.exponentials(_unblocked(kept, work.shape[3])))
+    return sound.normalise(sound.exponentials(_join_blocks(kept, work.shape[3])))
 
 
-def _averaged(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
+def _average_blocks(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): each block is normalised by itself, and the blocks are averaged."""
     blocks, tops = _blocks(logits, size)
     count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
-    return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
+    return _join_blocks(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
 
 
 def _merged_without_maxima(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) merged by the blocks' sums, though each block has its own maximum subtracted."""
     blocks, _ = _blocks(logits, size)
-    return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
+    return sound.normalise(_join_blocks(sound.exponentials(blocks), work.shape[3]))
 
 
 def _mask_of_first_block(work: PreparedCall, size: int = SIZE) -> Array:
@@ -425,11 +425,11 @@ BLOCK_FAULTS = (
     Fault("blocks_hidden_first_nan", Stage.BLOCKS, "A first block without visible keys gives NaN: -inf minus -inf.",
           "a row whose first 16 keys are masked", staged(softmax=Online(guarded=False))),
     Fault("blocks_tail_dropped", Stage.BLOCKS,
-          "The keys after the last whole block are lost: there are S // 16 blocks.", "S > 16, not a multiple of 16",
-          staged(softmax=_tail_dropped)),
-    Fault("blocks_tail_counted", Stage.BLOCKS, "The last block is padded with zero keys that are not masked.",
-          "S not a multiple of 16", staged(softmax=_tail_counted),
-          link="https://github.com/ggml-org/llama.cpp/pull/29034"),
+          "The keys after the last whole block are lost: there are S // 16 blocks.",
+          "S > 16, not a multiple of 16", staged(softmax=_tail_dropped)),
+    Fault("blocks_tail_counted", Stage.BLOCKS,
+          "The last block is padded with zero keys that are not masked.", "S not a multiple of 16",
+          staged(softmax=_tail_counted), link="https://github.com/ggml-org/llama.cpp/pull/29034"),
     Fault("blocks_tail_repeated", Stage.BLOCKS, "Indices past the end are clamped to the last key.",
           "S > 1, not a multiple of 16", staged(softmax=_tail_repeated)),
     Fault("blocks_keys_after_64_lost", Stage.BLOCKS, "Keys after the first 64 are lost: there is one tile only.",
@@ -439,7 +439,7 @@ BLOCK_FAULTS = (
     Fault("blocks_quiet_skipped", Stage.BLOCKS, "Blocks 8 below the row's maximum are skipped to save work.",
           "S > 16, a block of low logits with large values or read out", staged(softmax=_quiet_skipped)),
     Fault("blocks_averaged", Stage.BLOCKS, "Each block is normalised by itself and the results averaged.", "S > 16",
-          staged(softmax=_averaged)),
+          staged(softmax=_average_blocks)),
     Fault("blocks_merged_without_maxima", Stage.BLOCKS, "Split-KV partials are merged by their sums alone.", "S > 16",
           staged(softmax=_merged_without_maxima)),
     Fault("blocks_mask_of_first", Stage.BLOCKS, "The mask's pointer does not move on with the blocks.",
@@ -455,7 +455,8 @@ _SIZED: Mapping[str, Mapping[str, Callable[..., Array]]] = {
     "blocks_tail_dropped": {"softmax": _tail_dropped}, "blocks_tail_counted": {"softmax": _tail_counted},
     "blocks_tail_repeated": {"softmax": _tail_repeated}, "blocks_keys_after_64_lost": {"softmax": _of_first_tile},
     "blocks_rows_after_64_lost": {"finish": _rows_of_first_tile}, "blocks_quiet_skipped": {"softmax": _quiet_skipped},
-    "blocks_averaged": {"softmax": _averaged}, "blocks_merged_without_maxima": {"softmax": _merged_without_maxima},
+    "blocks_averaged": {"softmax": _average_blocks},
+    "blocks_merged_without_maxima": {"softmax": _merged_without_maxima},
     "blocks_mask_of_first": {"masked": _mask_of_first_block}, "blocks_late_values": {"mix": _late_values},
     **{name: {"softmax": online} for name, online in _RESCALES.items()}}
 """By name, the stage that goes by a block's size."""
@@ -466,15 +467,16 @@ def of_size(size: int) -> tuple[Fault, ...]:
     """The faults of the catalogue with blocks of another size, by the name before the @. Those of rescaling come also
     as they are where a kernel has a path of its own for the last, shorter block.
     """
-    whole = (_resized(fault, size, "", {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
+    whole = (_resize_fault(fault, size, "",
+                           {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
              for fault in BLOCK_FAULTS)
-    tails = (_resized(fault, size, "_in_tail",
-                      {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
+    tails = (_resize_fault(fault, size, "_in_tail",
+                           {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
              for fault in BLOCK_FAULTS if fault.name in _RESCALES and fault.name != "blocks_rescaled_once")
     return (*whole, *tails)
 
 
-def _resized(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
+def _resize_fault(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
     story, reach = _in_numbers(fault.story, size), _in_numbers(fault.reach, size)
     if how:
         story = f"In the last, shorter block alone: {story[0].lower()}{story[1:]}"

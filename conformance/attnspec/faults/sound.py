@@ -20,24 +20,32 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.entries import with_entries_read
-from attnspec.faults.fault import all_mistakes
+from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
     FORGETFUL,
     by_sequence,
-    concatenating,
     declaration_of_rotary,
-    forgetting,
-    in_a_ring,
+    decode_concatenating,
+    decode_forgetting,
+    decode_in_a_ring,
+    decode_preallocated,
     page_by_page,
-    preallocated,
     side_by_side,
     with_block_mask,
 )
 from attnspec.faults.sound_forms import FORMULATIONS as OF_ROTARY
-from attnspec.faults.staged import Attend, around, attention, log_sum_exp, put_together, returned, staged, with_column
-from attnspec.faults.staged_forms import Rotate
+from attnspec.faults.staged import (
+    Attend,
+    around,
+    attention,
+    log_sum_exp,
+    put_together,
+    returned_lse,
+    staged,
+    with_column,
+)
+from attnspec.faults.staged_forms import Rotate, with_entries_read
 from attnspec.faults.staged_work import (
     Answer,
     HandedOver,
@@ -58,7 +66,7 @@ BLOCK = 16
 SPLIT = 64  # keys
 
 
-def joined(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+def with_joined_keys(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of attention functions that see past and new keys in one array."""
     return around(lambda call: answer(stage.extend(call)))
 
@@ -68,7 +76,7 @@ def _past(call: HandedOver) -> int:
     return 0 if call.past_key is None else call.past_key.shape[2]
 
 
-def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
+def _added_bias(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
     """(B,H,T,S) in `wide`: bias, and what aspects add; None without either."""
     added = added_logits(call, _ahead(call), wide)
     if added is None:
@@ -105,7 +113,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     factor = wide.type(1 / np.sqrt(D) if call.scale is None else call.scale)
     logits = query @ np.swapaxes(key, -1, -2) * factor
     logits = bend_logits(logits, call)
-    added, visible = _added(call, wide), _visible(call)
+    added, visible = _added_bias(call, wide), _visible(call)
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
     extra = _extra(call, logits)
@@ -114,7 +122,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(extra - shift)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ _visible_values(value, visible), weights, put_together(shift, total))
+    return _round_answer(call, weights @ _visible_values(value, visible), weights, put_together(shift, total))
 
 
 def _extra(call: HandedOver, logits: Array) -> Array:
@@ -124,14 +132,14 @@ def _extra(call: HandedOver, logits: Array) -> Array:
     return np.asarray(extra, logits.dtype)[None, :, None, None]
 
 
-def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
+def _round_answer(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
     """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs; rows beyond the
     number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
     """
     io = call.query.dtype
     own = own_queries(call, output.shape[2])
     output = output if own is None else np.where(own, output, 0)
-    more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
+    more = ([weights.astype(io)] if call.return_weights else []) + ([returned_lse(lse, io)] if call.return_lse else [])
     return (output.astype(io), *more) if more else output.astype(io)
 
 
@@ -154,14 +162,14 @@ def eager(call: HandedOver) -> Answer:
     factor = np.asarray(stage.scale(work)).astype(io)
     logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
     logits = bend_logits(logits, work, keep=lambda array: array.astype(io))
-    added, visible = _added(call, io), _visible(call)
+    added, visible = _added_bias(call, io), _visible(call)
     logits = logits if added is None else (logits + added).astype(io)
     hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
     extra = extra_logit(work)
     joined = hidden if extra is None else with_column(hidden, extra.astype(io))  # stored with the logits
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
     output = weights.astype(work.query.dtype) @ _visible_values(value, visible)
-    return _rounded(call, output, weights, log_sum_exp(joined))
+    return _round_answer(call, output, weights, log_sum_exp(joined))
 
 
 def online(call: HandedOver) -> Answer:
@@ -169,7 +177,7 @@ def online(call: HandedOver) -> Answer:
     return _in_one_pass(call, wide_dtype(call.query.dtype))
 
 
-def fused(call: HandedOver) -> Answer:
+def fused_blocks(call: HandedOver) -> Answer:
     """The same; weights meet the values in the dtype of the inputs, as matrix units of half precision want them."""
     return _in_one_pass(call, call.query.dtype)
 
@@ -181,7 +189,7 @@ def by_pages(call: HandedOver, slots: int) -> Answer:
 
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
     """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
-    logits, value = _scored(call)
+    logits, value = _logits_and_values(call)
     top = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the extra key alone
     output = np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype)
@@ -194,24 +202,24 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> 
         output = output * factor + grown.astype(stored).astype(grown.dtype) @ value[:, :, first:first + step]
         top = higher
     shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
-    return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
+    return _round_answer(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
 
 
-def _scored(call: HandedOver) -> tuple[Array, Array]:
+def _logits_and_values(call: HandedOver) -> tuple[Array, Array]:
     """Logits (B,H,T,S), -inf where hidden, and values (B,H,S,Dv) of as many heads, in the dtype of the arithmetic."""
     work, visible = stage.take(call), _visible(call)
     H = work.query.shape[1]
     work = work.but(key=stage.group(work.key, H), value=_visible_values(stage.group(work.value, H), visible))
-    added, logits = _added(call, work.query.dtype), stage.bend(stage.logits(work, stage.scale(work)), work)
+    added, logits = _added_bias(call, work.query.dtype), stage.bend(stage.logits(work, stage.scale(work)), work)
     logits = logits if added is None else logits + added
     return np.where(visible, logits, -np.inf).astype(work.query.dtype), work.value
 
 
-def merged(call: HandedOver) -> Answer:
+def merge_splits(call: HandedOver) -> Answer:
     """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; an extra
     key is one more.
     """
-    logits, value = _scored(call)
+    logits, value = _logits_and_values(call)
     spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
     parts = [_output_and_lse(logits[..., span], value[:, :, span]) for span in spans]
     alone = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
@@ -221,7 +229,7 @@ def merged(call: HandedOver) -> Answer:
     shares = np.exp(sums - shift)  # (B,H,T,splits + 1)
     output = sum((shares[..., at, None] * part for at, (part, _) in enumerate(parts)),
                  np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype))
-    return _rounded(call, output, np.exp(logits - shift), lse)
+    return _round_answer(call, output, np.exp(logits - shift), lse)
 
 
 def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
@@ -241,7 +249,7 @@ _WRITTEN_OUT: Mapping[str, Any] = {
 def reversed_keys(call: HandedOver) -> Answer:
     """The keys are taken from last to first; what hides keys is turned into a mask before."""
     visible = _visible(call)
-    bias = _added(call, wide_dtype(call.query.dtype))
+    bias = _added_bias(call, wide_dtype(call.query.dtype))
     bias = None if bias is None else np.broadcast_to(bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
                                       bias=bias, **_WRITTEN_OUT))
@@ -254,10 +262,10 @@ def reversed_keys(call: HandedOver) -> Answer:
 def sorted_keys(call: HandedOver) -> Answer:
     """The keys of each head are taken in the order of their contents; a permutation of them all, as any other."""
     H, visible = call.query.shape[1], _visible(call)
-    key, value = (stage.group(array, H) for array in (call.key, call.value))
+    key, value = stage.group(call.key, H), stage.group(call.value, H)
     order = np.argsort(key.astype(np.float64).sum(axis=-1), axis=-1, kind="stable")  # (B,H,S); NaN comes last
     of_keys, of_scores = order[..., None], order[:, :, None, :]
-    bias = _added(call, wide_dtype(call.query.dtype))
+    bias = _added_bias(call, wide_dtype(call.query.dtype))
     bias = None if bias is None else np.take_along_axis(np.broadcast_to(bias, visible.shape), of_scores, -1)
     answer = stage.attention(call.but(
         key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
@@ -268,7 +276,7 @@ def sorted_keys(call: HandedOver) -> Answer:
     return (output, np.take_along_axis(weights, back, axis=-1), *lse)
 
 
-def prescaled(work: PreparedCall, factor: float) -> Array:
+def prescaled_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is multiplied by the scale before the product."""
     return (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
 
@@ -356,16 +364,17 @@ class Sound:
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
-    Sound("naive", "the formula, line by line", joined(naive)),
-    Sound("float64_inside", "the formula in float64, rounded once", joined(float64_inside)),
-    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", joined(online)),
+    Sound("naive", "the formula, line by line", with_joined_keys(naive)),
+    Sound("float64_inside", "the formula in float64, rounded once", with_joined_keys(float64_inside)),
+    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", with_joined_keys(online)),
     Sound("fused_blocks", "the same, with weights in the dtype of the inputs where they meet the values",
-          joined(fused), grade="G1"),
+          with_joined_keys(fused_blocks), grade="G1"),
     Sound("merged_splits", "splits of 64 keys, each with an output and a log-sum-exp of its own, merged by these",
-          joined(merged), stores_lse=True),
-    Sound("prescaled_query", "the query is multiplied by the scale before the product", staged(logits=prescaled)),
-    Sound("reversed_keys", "the keys are summed from last to first", joined(reversed_keys)),
-    Sound("sorted_keys", "the keys are summed in the order of their contents", joined(sorted_keys)),
+          with_joined_keys(merge_splits), stores_lse=True),
+    Sound("prescaled_query", "the query is multiplied by the scale before the product",
+          staged(logits=prescaled_logits)),
+    Sound("reversed_keys", "the keys are summed from last to first", with_joined_keys(reversed_keys)),
+    Sound("sorted_keys", "the keys are summed in the order of their contents", with_joined_keys(sorted_keys)),
     Sound("einsum", "both products by einsum, which sums in another order",
           staged(logits=einsum_logits, mix=einsum_mix)),
     Sound("finite_minimum_mask", "hidden logits are replaced by the lowest finite number",
@@ -375,21 +384,22 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
           in_parts(whole), claims=("batch_invariant",)),
     Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot", staged(mix=mixed_by_slots)),
-    Sound("eager", "every intermediate result is stored in the dtype of the inputs", joined(eager), grade="G3"),
+    Sound("eager", "every intermediate result is stored in the dtype of the inputs",
+          with_joined_keys(eager), grade="G3"),
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(naive), form=InputForm.PACKED),
-    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
-          form=InputForm.PACKED),
+    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks",
+          with_block_mask, form=InputForm.PACKED),
     Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",
           side_by_side(naive), form=InputForm.PAGED),
-    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(by_pages),
-          form=InputForm.PAGED),
-    Sound("decoder_concatenating", "past and new keys, one behind the other", concatenating(attention),
-          form=InputForm.DECODER),
+    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises",
+          page_by_page(by_pages), form=InputForm.PAGED),
+    Sound("decoder_concatenating", "past and new keys, one behind the other",
+          decode_concatenating(attention), form=InputForm.DECODER),
     Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
-          preallocated(attention), form=InputForm.DECODER, cache=CAPACITY, overfull_cache="refuses"),
-    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", in_a_ring(attention),
-          form=InputForm.DECODER),
-    Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", forgetting(attention),
+          decode_preallocated(attention), form=InputForm.DECODER, cache=CAPACITY, overfull_cache="refuses"),
+    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys",
+          decode_in_a_ring(attention), form=InputForm.DECODER),
+    Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", decode_forgetting(attention),
           form=InputForm.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
 
@@ -400,14 +410,16 @@ DROPPING: Mapping[str, Sound] = {
     for name, meaning, make, grade in part.FORMULATIONS}
 """Those that drop weights."""
 
+_OF_ASPECTS = of_aspects(lambda aspect: aspect.sound)
+
 _POOL_OF: Mapping[str, str] = {
-    each.name: each.pool for aspect in all_mistakes() for each in aspect.sound if each.pool}
+    each.name: each.pool for each in _OF_ASPECTS if each.pool}
 """By name, the pool whose keywords a formulation takes beside those of everybody."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
-                     claims=each.claims, backward=each.backward)
-    for aspect in all_mistakes() for each in aspect.sound}
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form,
+                     words=each.words, claims=each.claims, backward=each.backward)
+    for each in _OF_ASPECTS}
 """Those that are about an aspect which the others do not take."""
 
 EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS, **{

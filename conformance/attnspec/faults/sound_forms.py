@@ -18,7 +18,7 @@ from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import Kind
 from attnspec.faults import staged as stage
 from attnspec.faults import staged_forms as turning
-from attnspec.faults.packed import packed_call, together
+from attnspec.faults.packed import answer_sequences, packed_call
 from attnspec.faults.staged import Attend, around, gather, table_of
 from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
 from attnspec.faults.staged_work import Answer, HandedOver, reach, wide_dtype
@@ -29,8 +29,8 @@ def by_sequence(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of packed functions that answer each sequence alone."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
-        return together(packed_call(query, key, value, keywords), lambda call: call.spans,
-                        lambda call, spans: answer(call.of(spans)))
+        return answer_sequences(packed_call(query, key, value, keywords), lambda call: call.spans,
+                                lambda call, spans: answer(call.call_of(spans)))
     return lambda: attend
 
 
@@ -47,7 +47,7 @@ def with_block_mask() -> Attend:
         work = stage.take(whole).but(start=np.arange(len(key)) - np.arange(len(query))[:, None] - ahead)
         visible = (of_query[:, None] == of_key) & stage.past(work) & stage.near(work)
         slopes = call.keywords.get("alibi_slopes")
-        bias = None if slopes is None else _sloped(slopes, ahead, of_query, query.dtype)
+        bias = None if slopes is None else _slopes_as_bias(slopes, ahead, of_query, query.dtype)
         found = stage.attention(whole.but(**{**dict.fromkeys(FROM_PLACE), "causal": False, "alibi_slopes": None,
                                              "mask": visible[None, None], "bias": bias}))
         each = tuple(part[0].swapaxes(0, 1) for part in (found if isinstance(found, tuple) else (found,)))
@@ -61,7 +61,7 @@ def _places(borders: Array) -> tuple[Array, Array]:
     return np.repeat(np.arange(len(lengths)), lengths), np.arange(borders[-1]) - np.repeat(borders[:-1], lengths)
 
 
-def _sloped(slopes: Array, ahead: Array, of_query: Array, dtype: np.dtype[Any]) -> Array:
+def _slopes_as_bias(slopes: Array, ahead: Array, of_query: Array, dtype: np.dtype[Any]) -> Array:
     """(1,H,Nq,Nk): what slopes (H,) or (B,H) stand for, in the dtype of the computation."""
     wide = np.float64 if dtype == np.float64 else np.float32
     own = slopes.T[:, of_query] if slopes.ndim == 2 else np.broadcast_to(slopes[:, None], (len(slopes), len(of_query)))
@@ -99,7 +99,7 @@ class Slots:
     count: int
 
 
-def concatenating(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+def decode_concatenating(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of decoders that keep keys and values one behind the other."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
@@ -111,7 +111,7 @@ def concatenating(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend
     return around(answered)
 
 
-def preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+def decode_preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of decoders that write into a buffer of so many slots, NaN where nothing was written, and refuse more."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache. Raises ValueError where there is no room."""
@@ -125,7 +125,7 @@ def preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]
     return around(answered)
 
 
-def in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+def decode_in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of decoders that keep no more keys than a query looks back: key j lies in slot j mod R of a ring."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
@@ -135,7 +135,7 @@ def in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     return around(answered)
 
 
-def forgetting(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+def decode_forgetting(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of decoders whose buffer, where it is full, forgets the oldest keys."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
@@ -217,7 +217,7 @@ def _angle(work: Rotation) -> Array:
 
 def _complex(work: Rotation) -> Array:
     """(B,H,T,2R): each pair is a complex number, multiplied by one of norm 1."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     turned = (first + 1j * second).astype(np.result_type(work.real, np.complex64)) * np.exp(1j * _angle(work))
     return _join_pairs(work, np.real(turned), np.imag(turned))
 
@@ -231,14 +231,14 @@ def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
 
 def _rotate_half(work: Rotation) -> Array:
     """(B,H,T,2R): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     angle = _join_pairs(work, *(_angle(work),) * 2)
     return _join_pairs(work, first, second) * np.cos(angle) + _join_pairs(work, -second, first) * np.sin(angle)
 
 
-def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
+def _rotate_by_table(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
     """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     most = int(work.positions.max(initial=0)) + 1
     assert most <= FARTHEST + 1
     angle = np.arange(most, dtype=work.real)[:, None] * turning.frequency(work)
@@ -264,12 +264,12 @@ FORMULATIONS: tuple[tuple[str, str, Callable[[], Rotate], str], ...] = (
     ("rotary_complex", "a rotary embedding by complex multiplication", _whole(_complex), "G0"),
     ("rotary_rotate_half", "a rotary embedding as x·cos + rotate_half(x)·sin", _whole(_rotate_half), "G0"),
     ("rotary_cached", "a rotary embedding from tables of cos and sin",
-     _whole(partial(_cached, through=lambda array, _: array)), "G0"),
+     _whole(partial(_rotate_by_table, through=lambda array, _: array)), "G0"),
     ("rotary_by_logarithm", "a rotary embedding whose frequencies are an exponential",
      staged_rotation(frequency=_by_logarithm), "G0"),
     ("rotary_float64_inside", "a rotary embedding in float64, rounded once", _whole(_in_float64), "G0"),
     ("rotary_eager", "a rotary embedding with tables and products in the dtype of x",
-     _whole(partial(_cached, through=lambda array, work: array.astype(work.io).astype(work.real))), "G3"),
+     _whole(partial(_rotate_by_table, through=lambda array, work: array.astype(work.io).astype(work.real))), "G3"),
 )
 """Name, meaning, what makes it, and the grade in half dtypes."""
 

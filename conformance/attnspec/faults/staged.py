@@ -116,8 +116,8 @@ def table_of(call: HandedOver) -> PageTable | None:
     return PageTable(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
 
 
-def gathered(find: FindSlots = slots_of_keys, *, of_value: FindSlots | None = None,
-             lengths: Callable[[PageTable], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
+def gather_from(find: FindSlots = slots_of_keys, *, of_value: FindSlots | None = None,
+                lengths: Callable[[PageTable], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
     """A `gather` stage that finds keys, and values, in other places, or counts others, (B,), among an entry's."""
     def gather(call: HandedOver) -> HandedOver:
         table = table_of(call)
@@ -134,7 +134,7 @@ def _read_pages(pool: Array, place: PageSlots) -> Array:
     return np.ascontiguousarray(pool[place].swapaxes(1, 2))
 
 
-gather = gathered()
+gather = gather_from()
 """The call with the keys and values of each batch entry one behind the other; as it is where they lie so anyway."""
 
 
@@ -158,7 +158,7 @@ def with_column(logits: Array, heads: Array) -> Array:
     return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
 
 
-def returned(array: Array, io: np.dtype[Any]) -> Array:
+def returned_lse(array: Array, io: np.dtype[Any]) -> Array:
     """A log-sum-exp (B,H,T) in the dtype in which it is returned for inputs of this one."""
     return array.astype(np.float64 if io == np.float64 else np.float32)
 
@@ -345,7 +345,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         mixed = stages.mix(stages.drop(weights, work), work)
         output = stages.narrow(stages.clear(stages.finish(mixed, work), work), io)
         more = [stages.narrow(stages.report(weights, work), io)] if call.return_weights else []
-        more += [returned(stages.lse(joined, work), io)] if call.return_lse else []
+        more += [returned_lse(stages.lse(joined, work), io)] if call.return_lse else []
         return (output, *more) if more else output
 
 

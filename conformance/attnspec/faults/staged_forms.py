@@ -1,4 +1,5 @@
-"""What else is staged: a layer, an attention that is called step after step, and a rotary embedding.
+"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of any
+form whose entries stand for other numbers: these are read first, and then all is as without.
 
 The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
 one stage; of a decoder also what is stored and what is read.
@@ -12,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.forms import DEFAULT_BASE
+from attnspec.core.forms import DEFAULT_BASE, OF_ENTRIES
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
-from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, restore, wide_dtype
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]
@@ -173,39 +174,39 @@ Behind = Callable[[CacheContent], Mapping[str, Any]]
 """The stages that are replaced behind a cache."""
 
 
-def both(old: Array, new: Array) -> Array:
+def put_behind(old: Array, new: Array) -> Array:
     """(B,Hkv,P+S,D) of past (B,Hkv,P,D) and new ones (B,Hkv,S,·)."""
     return np.concatenate([old, new], axis=2)
 
 
-def stored(held: CacheContent | None, call: HandedOver) -> CacheContent:
+def store_new(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The new keys and values behind those that there were."""
     if held is None:
         return CacheContent(call.key, call.value, (call.key.shape[2],))
-    return CacheContent(both(held.key, call.key), both(held.value, call.value),
+    return CacheContent(put_behind(held.key, call.key), put_behind(held.value, call.value),
                         (*held.ends, held.count + call.key.shape[2]))
 
 
-def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
-            ) -> Store:
+def store_changed(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
+                  ) -> Store:
     """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
     def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
         if held is None:
-            return stored(held, call)
-        made = stored(held, call)
+            return store_new(held, call)
+        made = store_new(held, call)
         return replace(made, key=np.ascontiguousarray(change(held.key, call.key)),
                        value=np.ascontiguousarray((of_value or change)(held.value, call.value)))
     return store
 
 
-def recalled(held: CacheContent, call: HandedOver) -> HandedOver:
+def recall_all(held: CacheContent, call: HandedOver) -> HandedOver:
     """All keys and values that are held are past ones."""
     return call.but(past_key=held.key, past_value=held.value)
 
 
-def recalling(change: Callable[[Array], Array]) -> Recall:
+def recall_changed(change: Callable[[Array], Array]) -> Recall:
     """Another past (B,Hkv,P,D) than what is held."""
-    return lambda held, call: recalled(replace(held, key=change(held.key), value=change(held.value)), call)
+    return lambda held, call: recall_all(replace(held, key=change(held.key), value=change(held.value)), call)
 
 
 def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache is among it)
@@ -213,7 +214,7 @@ def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache 
     return (*answer, cache) if isinstance(answer, tuple) else (answer, cache)
 
 
-def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind = lambda _: {},
+def decoder(store: Store = store_new, recall: Recall = recall_all, *, behind: Behind = lambda _: {},
             ) -> Callable[[], Attend]:
     """A maker of decoders."""
     def answered(call: HandedOver) -> Answer:
@@ -222,7 +223,7 @@ def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind 
     return around(answered)
 
 
-def one_call(held: CacheContent | None, call: HandedOver, store: Store = stored, recall: Recall = recalled,
+def one_call(held: CacheContent | None, call: HandedOver, store: Store = store_new, recall: Recall = recall_all,
              behind: Behind = lambda _: {}) -> Any:  # noqa: ANN401  (a cache is among it)
     """A call behind what is held, and what is stored by it."""
     posed = call if held is None else recall(held, call)
@@ -277,6 +278,12 @@ def paired(work: Rotation) -> tuple[slice, slice]:
     return halves_of(work.width, interleaved=work.interleaved)
 
 
+def pair_features(work: Rotation) -> tuple[Array, Array]:
+    """The first and the second feature of each pair, (B,H,T,R) twice, as the call says."""
+    first, second = paired(work)
+    return work.x[..., first], work.x[..., second]
+
+
 def angles(work: Rotation, places: Array, frequency: Array) -> Array:
     """(B,T,R): the products of places (B,T) and frequencies (R,)."""
     return places[..., None] * frequency
@@ -310,3 +317,37 @@ def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work,
             output[..., at] = values
         return output.astype(work.io)
     return lambda: rotate
+
+
+def with_entries_read(attend: Attend) -> Attend:
+    """A function of any form that takes entries which stand for others, made of one that takes none."""
+    def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
+        said, rest = dict[str, Any](), dict[str, Any]()
+        for name, value_of in keywords.items():
+            if name not in OF_ENTRIES:
+                rest[name] = value_of
+            elif value_of is not None:
+                said[name] = value_of
+        if not said:
+            return attend(query, key, value, **rest)
+        wide, none = wide_dtype(query.dtype), np.ones((), bool)
+        given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
+        numbers = restore(given.but(**said))
+        found = attend(numbers.query, numbers.key, numbers.value, **rest)
+        return _narrow_answer(found, query.dtype, rest)
+    return attend_entries
+
+
+def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
+    """What comes back, the output (B,H,T,Dv) and weights in the dtype of the call."""
+    if not isinstance(found, tuple):
+        return found.astype(io)
+    asked = 2 if keywords.get("return_weights") else 1
+    return (*(each.astype(io) for each in found[:asked]), *found[asked:])
+
+
+def whole_array(keywords: Mapping[str, Any], keyword: str, entries: Array) -> Array | None:
+    """What says what entries stand for, in their shape, any; None where nothing does."""
+    found = keywords.get(keyword)
+    return None if found is None else np.broadcast_to(found, entries.shape)

@@ -165,8 +165,8 @@ _TWICE = "two calls with equal shapes and different contents"
 STATE_FAULTS = (
     Fault("stale_output", Stage.STATE, "The output is cached by shape, so later calls get an old one.", _TWICE,
           _remembering(Remembered)),
-    Fault("stale_key", Stage.STATE, "The key is cached by shape, so later calls use an old one.", _TWICE,
-          _remembering(lambda: Remembered("key"))),
+    Fault("stale_key", Stage.STATE, "The key is cached by shape, so later calls use an old one.",
+          _TWICE, _remembering(lambda: Remembered("key"))),
     Fault("stale_value", Stage.STATE, "The value is cached by shape, so later calls use an old one.", _TWICE,
           _remembering(lambda: Remembered("value"))),
     Fault("stale_mask", Stage.STATE, "The mask is cached by shape, so later calls use an old one.",
@@ -179,8 +179,8 @@ STATE_FAULTS = (
           "two causal calls with equal T and different S", _remembering(TriangleCache)),
     Fault("stale_last_row", Stage.STATE, "The last row is written after the answer has been returned.", _TWICE,
           _remembering(LastShape)),
-    Fault("every_seventh_call_wrong", Stage.STATE, "The output is wrong now and then (a race).", "seven calls",
-          _remembering(lambda: AtSomeCalls(_every(7)))),
+    Fault("every_seventh_call_wrong", Stage.STATE, "The output is wrong now and then (a race).",
+          "seven calls", _remembering(lambda: AtSomeCalls(_every(7)))),
     Fault("first_call_wrong", Stage.STATE, "The first call returns memory that was never written.", "the first call",
           _remembering(lambda: AtSomeCalls(lambda output, number: np.zeros_like(output) if number == 1 else output))),
     Fault("later_calls_halved", Stage.STATE, "From the second call on the output is halved (a running average).",
@@ -217,11 +217,11 @@ def own_maximum(logits: Array) -> Array:
 
 
 def in_parts(parts: Parts, *, shift: Shift = own_maximum) -> Callable[[], Attend]:
-    """A maker of attentions that add up as `summed` does."""
-    return around(lambda call: summed(call, parts, shift))
+    """A maker of attentions that add up as `sum_by_parts` does."""
+    return around(lambda call: sum_by_parts(call, parts, shift))
 
 
-def summed(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
+def sum_by_parts(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
     """The answer to a call, keys added up one by one, part by part. What a part adds to the output is rounded to the
     dtype of the inputs, as it is where parts are computed apart and merged.
     """
@@ -240,7 +240,7 @@ def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
 
     def mix(weights: Array, work: PreparedCall) -> Array:
         """Weighted sums of the values, (B,H,T,Dv)."""
-        summed = (_mixed(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
+        summed = (_mix_in_order(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
         return sum(summed, np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
 
     return sound.Stages(logits=_logits, softmax=softmax, mix=mix)
@@ -269,7 +269,7 @@ def _sum(grown: Array, keys: range) -> Array:
     return total
 
 
-def _mixed(weights: Array, work: PreparedCall, keys: range) -> Array:
+def _mix_in_order(weights: Array, work: PreparedCall, keys: range) -> Array:
     """What these keys add to the output, (B,H,T,Dv), one after the other. What is hidden adds nothing, not even NaN."""
     total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
     for at in keys:
@@ -369,14 +369,14 @@ def _hidden_zeroed(call: HandedOver) -> Array:
     return np.where(seen[..., None], call.value, 0)
 
 
-def _lowered(call: HandedOver) -> Array:
+def _bias_with_triangle(call: HandedOver) -> Array:
     """The caller's bias (…,T,S) with the causal triangle written into it."""
     assert call.bias is not None
     T, S = call.bias.shape[-2:]
     return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
 
 
-def _narrowed(call: HandedOver) -> Array:
+def _mask_with_triangle(call: HandedOver) -> Array:
     """The caller's mask (…,T,S), True only within the causal triangle."""
     assert call.mask is not None
     T, S = call.mask.shape[-2:]
@@ -430,26 +430,26 @@ PURITY_FAULTS = (
     Fault("query_scaled_in_place", Stage.PURITY, "query *= scale.", "any scale other than 1", around(_scales_query)),
     Fault("query_scaled_and_back", Stage.PURITY, "The query is scaled in place, and scaled back.",
           "a scale that is no power of two", around(_restores_query)),
-    Fault("query_holds_output", Stage.PURITY, "The output is written into the query's memory.", "Dv = D",
-          around(_into_query)),
+    Fault("query_holds_output", Stage.PURITY,
+          "The output is written into the query's memory.", "Dv = D", around(_into_query)),
     Fault("key_cleared", Stage.PURITY, "The key is overwritten: its memory is used as a scratch buffer.", "any input",
           around(_writes("key", lambda call: np.zeros_like(call.key)))),
     Fault("value_cleared_where_hidden", Stage.PURITY, "Masked values are set to zero in the caller's array.",
           "a mask that masks a key for all queries, Hkv = H", around(_writes("value", _hidden_zeroed))),
-    Fault("mask_inverted_in_place", Stage.PURITY, "The caller's mask is inverted in place.", "a mask",
-          around(_writes("mask", lambda call: ~np.asarray(call.mask)))),
+    Fault("mask_inverted_in_place", Stage.PURITY, "The caller's mask is inverted in place.",
+          "a mask", around(_writes("mask", lambda call: ~np.asarray(call.mask)))),
     Fault("mask_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's mask.",
-          "a mask that shows a later key", around(_writes("mask", _narrowed))),
+          "a mask that shows a later key", around(_writes("mask", _mask_with_triangle))),
     Fault("bias_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's bias.", "a bias, S > 1",
-          around(_writes("bias", _lowered))),
+          around(_writes("bias", _bias_with_triangle))),
     Fault("value_returned_itself", Stage.PURITY, "For a single key the caller's value is returned, not a copy.",
           "S = T = 1 and Hkv = H, no mask that masks it", around(_value_returned)),
-    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", f"a query {_LAYOUT}",
-          around(_misreading("query"))),
+    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.",
+          f"a query {_LAYOUT}", around(_misreading("query"))),
     Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", f"a key {_LAYOUT}",
           around(_misreading("key"))),
-    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", f"a value {_LAYOUT}",
-          around(_misreading("value"))),
+    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.",
+          f"a value {_LAYOUT}", around(_misreading("value"))),
     Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", f"a mask {_LAYOUT}",
           around(_misreading("mask"))),
     Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", f"a bias {_LAYOUT}",

@@ -25,7 +25,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.backward import AttendBackward, BackwardMethod, Stored, as_backward
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
-from attnspec.faults.precision import through
+from attnspec.faults.precision import round_through
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sound import EVERY as FORMULATIONS
@@ -56,7 +56,7 @@ class SoundArithmetic(enum.Enum):
     STORED = "stored"
 
 
-def _prescaled(work: PreparedCall, factor: float) -> Array:
+def _prescaled_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is scaled beforehand, summed from the last feature to the first."""
     query = work.query * work.query.dtype.type(factor)
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
@@ -86,11 +86,11 @@ def _in_float64(call: HandedOver) -> PreparedCall:
 def _storing_stages(io: np.dtype[Any]) -> Stages:
     def logits(work: PreparedCall, factor: float) -> Array:
         """Logits (B,H,T,S) rounded to `io` before the scale and after it."""
-        return through(through(sound.logits(work, 1.0), io) * np.float32(factor), io)
+        return round_through(round_through(sound.logits(work, 1.0), io) * np.float32(factor), io)
 
     def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) rounded to `io`."""
-        return through(sound.softmax(logits, work), io)
+        return round_through(sound.softmax(logits, work), io)
 
     return replace(SOUND_STAGES, logits=logits, softmax=softmax)
 
@@ -98,7 +98,7 @@ def _storing_stages(io: np.dtype[Any]) -> Stages:
 def _stages(arithmetic: SoundArithmetic, io: np.dtype[Any]) -> Stages:
     match arithmetic:
         case SoundArithmetic.REORDERED:
-            return replace(SOUND_STAGES, logits=_prescaled, softmax=_by_powers_of_two, mix=_from_the_last)
+            return replace(SOUND_STAGES, logits=_prescaled_logits, softmax=_by_powers_of_two, mix=_from_the_last)
         case SoundArithmetic.WIDE:
             return replace(SOUND_STAGES, take=_in_float64)
         case SoundArithmetic.STORED:
@@ -256,12 +256,12 @@ def declaration_of_pair(sound: SoundBackward) -> Declaration:
     return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))
 
 
-def _stored(text: str) -> frozenset[Stored]:
+def _stored_results(text: str) -> frozenset[Stored]:
     return frozenset(text.split())  # type: ignore[arg-type]  # written out below
 
 
-_FLASH = _stored("weights grads")
-_ALL = _stored("logits weights kept products grads scaled group")
+_FLASH = _stored_results("weights grads")
+_ALL = _stored_results("logits weights kept products grads scaled group")
 _REASON = "made so, to be judged"
 
 SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
@@ -280,13 +280,15 @@ SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
     SoundBackward("backward_flash_exp2", "the same by 2^x, the keys reversed",
                   BackwardMethod(_FLASH, "output", block=4, is_reversed=True, base_two=True), "fused_blocks"),
     SoundBackward("backward_flash_heads", "the same with a scaled query, a head's dK and dV stored",
-                  BackwardMethod(_FLASH | _stored("group"), "output", block=16, scaling="query"), "fused_blocks"),
+                  BackwardMethod(_FLASH | _stored_results("group"), "output", block=16, scaling="query"),
+                  "fused_blocks"),
     SoundBackward("backward_weights_stored", "P kept and stored, delta of the output",
-                  BackwardMethod(_stored("weights"), "output", is_recomputed=False), "fused_blocks"),
+                  BackwardMethod(_stored_results("weights"), "output", is_recomputed=False), "fused_blocks"),
     SoundBackward("backward_scores_stored", "dS stored, sums reversed",
-                  BackwardMethod(_stored("grads"), "products", is_recomputed=False, is_reversed=True), "fused_blocks"),
+                  BackwardMethod(_stored_results("grads"), "products", is_recomputed=False, is_reversed=True),
+                  "fused_blocks"),
     SoundBackward("backward_products_stored", "P, dP and dS stored",
-                  BackwardMethod(_FLASH | _stored("products"), "products", is_recomputed=False), "fused_blocks",
+                  BackwardMethod(_FLASH | _stored_results("products"), "products", is_recomputed=False), "fused_blocks",
                   {"products": 1, "reason": _REASON}),
     SoundBackward("backward_unnormalised", "delta is the sum of P·dP with P from the log-sum-exp",
                   BackwardMethod(_FLASH, "products", block=8), "fused_blocks",
@@ -297,8 +299,8 @@ SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
                   BackwardMethod(_ALL, "products", is_recomputed=False, is_apart=True, uses_einsum=True,
                                  is_reversed=True), "eager"),
     SoundBackward("backward_partial", "flash, whose partial sums of 8 terms are stored",
-                  BackwardMethod(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
-                  {"partial": 8, "reason": _REASON}),
+                  BackwardMethod(_FLASH | _stored_results("partial"), "output", block=8),
+                  "fused_blocks", {"partial": 8, "reason": _REASON}),
     SoundBackward("backward_dropout", "P and the factors of what is kept are kept; delta is the sum of P·dP",
                   BackwardMethod(delta="products", is_recomputed=False), "dropout_by_counter"),
     SoundBackward("backward_dropout_anew", "P from the log-sum-exp, and the factors drawn anew, in blocks",

@@ -429,7 +429,7 @@ class Added:
 
 def read_added(paths: Iterable[Path | str]) -> tuple[Added, ...]:
     """The files, and those of the folders, in the order in which they are named, each once. Raises SpecError."""
-    return tuple(_read_added_file(path) for path in added_files(paths))
+    return tuple(map(_read_added_file, added_files(paths)))
 
 
 def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:

@@ -88,7 +88,7 @@ def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError
 
     Raises `error`.
     """
-    text = _decoded(data, file, error)
+    text = _decode_text(data, file, error)
     try:
         document = _Builder(text, file, error).document()
     except yaml.YAMLError as cause:
@@ -121,18 +121,18 @@ def describe(value: object) -> str:
     return f"{names.get(type(value), type(value).__name__)} ({quoted(value)})"
 
 
-def _decoded(data: bytes, file: str, error: type[AttnspecError]) -> str:
+def _decode_text(data: bytes, file: str, error: type[AttnspecError]) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
         where = FileLocation(file, data.count(b"\n", 0, cause.start) + 1)
         raise error(f"is not UTF-8 text: byte 0x{data[cause.start]:02x} cannot be read.", where=where) from None
     if found := _HIDDEN.search(text):
-        raise error(_hidden(found[0]), where=FileLocation(file, text.count("\n", 0, found.start()) + 1))
+        raise error(_show_hidden_character(found[0]), where=FileLocation(file, text.count("\n", 0, found.start()) + 1))
     return text
 
 
-def _hidden(character: str) -> str:
+def _show_hidden_character(character: str) -> str:
     return f"holds the character U+{ord(character):04X}, which is invisible. Leave it out."
 
 
@@ -233,7 +233,7 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         text: str = event.value
         if found := _HIDDEN.search(text):  # an escape, as in "\x1b"
-            raise self._complain(_hidden(found[0]), event)
+            raise self._complain(_show_hidden_character(found[0]), event)
         if event.style:  # quoted or a block: text, whatever it looks like
             return text
         if text.lower() in _WORDS:
@@ -382,7 +382,7 @@ class Fields:
         for index, value in enumerate(self.texts(key)):
             if value not in known:
                 raise self.error.unknown(kind or key, value, known, where=self.mapping[key].place_of(index))
-        return tuple(enumeration(value) for value in self.texts(key))
+        return tuple(map(enumeration, self.texts(key)))
 
     def inner(self, key: str, what: str = "", *, optional: bool = False) -> Fields:
         """The fields of a mapping within; an optional one that is not given reads as empty."""

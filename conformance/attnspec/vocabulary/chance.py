@@ -52,10 +52,10 @@ def agrees_typically(scene: Scene, *, observe: Literal["output"], false_alarm: R
 
     false_alarm: how often, at the most, a subject that rounds as it declares fails the clause, all its cases together.
     """
-    return _typically(scene, run, _expected(scene, run), false_alarm, what=f"{observe} against the definition")
+    return _typically(scene, run, _expected_of_run(scene, run), false_alarm, what=f"{observe} against the definition")
 
 
-def _expected(scene: Scene, run: str) -> Expectation:
+def _expected_of_run(scene: Scene, run: str) -> Expectation:
     [expected] = expectations(scene, scene.runs[run], "typical")
     return expected
 
@@ -77,7 +77,8 @@ def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName =
     false_alarm: as in `agrees_typically`.
     """
     problem, name = scene.problem(run), "is_as_precise_as_declared"
-    found = _typically(scene, run, _expected(scene, run), false_alarm, what="output under the declared precision class")
+    found = _typically(scene, run, _expected_of_run(scene, run), false_alarm,
+                       what="output under the declared precision class")
     fits = fingerprint(problem, observe(scene, run, "output").array, scene.evaluator.precision,
                        conventions=scene.conventions, scale_width=scene.subject.scale_width(problem),
                        false_alarm=false_alarm)
@@ -109,14 +110,14 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
     width = scene.subject.scale_width(problem)  # of a layer whose heads are padded, that of its heads
     norms = np.square(problem.query.astype(np.float64)).sum(axis=-1)
     law = norms / width if value == "one" else norms
-    pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())
+    pivot = float((np.square(_centre_rows(seen.array)).sum(axis=-1) / law).sum())
     freedom = seen.array[..., 1:].size
     misread = float((np.square(seen.allowance).sum(axis=-1) / law).sum())
     what = f"at d_k = {width}, the variance of the logits divided by the variance that they should have"
     return _variance(pivot / freedom, misread / freedom, freedom, false_alarm, what)
 
 
-def _centred(logits: Array) -> Array:
+def _centre_rows(logits: Array) -> Array:
     """Logits (B,H,T,S), each less the mean of its row."""
     return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
 
@@ -153,10 +154,10 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     false_alarm: how often, at the most, such a subject fails the clause, all its cases together.
     """
     [expected] = expectations(scene, scene.runs[run], "weights")
-    sliced = _claimed(expected, scene)
+    sliced = _judged_slices(expected, scene)
     limit = threshold(false_alarm, scene.cases)
     if scene.evaluator.precision.stored_formats:
-        return nothing("has_no_drift", "the subject quantises inside: rounding to codes has no mean of its own that is "
+        return nothing("has_no_drift", "the subject stores its entries as others, which has no mean of its own that is "
                        "known, and moves all weights of a row by its square")
     # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
     if sliced.sum() <= limit * limit:
@@ -168,10 +169,11 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     problem = scene.problem(run)
     value = scene.evaluator.values_by_head(problem).astype(wide_float(scene.dtype))
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
-    units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
-    declared = _declared(scene, run, direction) + drift_of_sums(
-        drifts, direction, _sliced(expected.weights, sliced), _sliced(value, sliced), scene.evaluator.precision)
-    return _measured(units, f"{direction} drift at {_place(problem.sizes)}", limit, declared)
+    units = drifts.units(direction, _take_slices(output, sliced) - drifts.truth)
+    declared = _declared_error(scene, run, direction) + drift_of_sums(
+        drifts, direction, _take_slices(expected.weights, sliced), _take_slices(value, sliced),
+        scene.evaluator.precision)
+    return _measure_units(units, f"{direction} drift at {_place(problem.sizes)}", limit, declared)
 
 
 def _place(sizes: Sizes) -> str:
@@ -182,18 +184,18 @@ def _place(sizes: Sizes) -> str:
 def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced: Array) -> Drifts:
     """Of the truth; value (B,H,S,Dv), sliced (B,H)."""
     given = scene.problem(run).bias
-    bias = None if given is None else np.asarray(_sliced(given, sliced), np.float64)
-    return compute_drifts(_sliced(expected.weights, sliced), _sliced(value, sliced), bias,
-                          stored=_stored(scene.evaluator.precision))
+    bias = None if given is None else np.asarray(_take_slices(given, sliced), np.float64)
+    return compute_drifts(_take_slices(expected.weights, sliced), _take_slices(value, sliced), bias,
+                          stored=_rounding_of_weight(scene.evaluator.precision))
 
 
-def _claimed(expected: Expectation, scene: Scene) -> Array:
+def _judged_slices(expected: Expectation, scene: Scene) -> Array:
     """(B,H): the head slices all of whose rows may be judged. A layer's output projection mixes the heads."""
     sliced = np.asarray(expected.claimed.all(axis=-1))
     return sliced & sliced.all(axis=1, keepdims=True) if scene.subject.declaration.kind is Kind.LAYER else sliced
 
 
-def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
+def _declared_error(scene: Scene, run: str, direction: DirectionName) -> float:
     """The systematic error of the subject's class; the scale is part of the temperature only."""
     # a rounded root is one factor on all logits: a drift of the temperature, and of no other direction
     problem = scene.problem(run)
@@ -202,17 +204,17 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     return systematic_error(scene.evaluator.precision, direction, scale_width=width, products=products)
 
 
-def _stored(precision: Precision) -> float:
+def _rounding_of_weight(precision: Precision) -> float:
     """A rounding of a weight over one of the output."""
     return DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
 
 
-def _sliced(array: Array, sliced: Array) -> Array:
+def _take_slices(array: Array, sliced: Array) -> Array:
     """(B,H,·,·) -> (n,1,·,·)."""
     return np.asarray(array[sliced][:, None])
 
 
-def _measured(units: Units, what: str, limit: float, declared: float) -> Measured:
+def _measure_units(units: Units, what: str, limit: float, declared: float) -> Measured:
     statistic, estimate, spread = units.least_statistic(declared), units.estimate, units.standard_error
     sentence = (f"{what} is {estimate:.2g} ± {spread:.1g}, and up to {declared:.2g} is declared: |T| = {statistic:.2f} "
                 f"over {units.count} head slices, where {limit:.2f} is allowed")
@@ -223,6 +225,6 @@ def _measured(units: Units, what: str, limit: float, declared: float) -> Measure
 def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
     estimate, spread, against_none = units.estimate, units.standard_error, units.statistic()
-    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
-                f"if there is none, which chance explains at a rate of at most {significance(against_none):.1g}")
+    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f}, "
+                f"and without any drift chance gives as much at a rate of at most {significance(against_none):.1g}")
     return Reading(what, estimate, spread, sentence)

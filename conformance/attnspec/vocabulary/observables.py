@@ -101,8 +101,7 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
     """The same run, of which the gradients of a layer's parameters are asked for, too."""
-    return replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
-                   key=f"{posed.key}+{PARAMETERS}")
+    return replace(posed.but(of_parameters=True), key=f"{posed.key}+{PARAMETERS}")
 
 
 def define_parameter(name: ParameterGradient, expected: Expectation,
@@ -167,10 +166,9 @@ def axes_of(problem: AnyProblem) -> tuple[str, ...]:
     return "B", "H", "T", "D" if isinstance(problem, RotaryProblem) else "Dv"
 
 
-def _returned(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+def _returned_weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The weights that the subject returns for each part, (B,H,T,S) or averaged (B,T,S), and their axes."""
-    asked = Posed(tuple(part.but(return_weights=True) for part in posed.parts), posed.join, posed.back, posed.before,
-                  posed.fresh, f"{posed.key}+weights")
+    asked = replace(posed.but(return_weights=True), key=f"{posed.key}+weights")
     arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
     averaged = scene.subject.declaration.limits.weights == "averaged"
     return arrays, ("B", "T", "S") if averaged else ("B", "H", "T", "S")
@@ -197,7 +195,7 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
     return np.concatenate(blocks, axis=-1)[..., :S]
 
 
-def _claimed(rows: Array, scene: Scene) -> Array:
+def _judged_rows(rows: Array, scene: Scene) -> Array:
     """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils a position."""
     if scene.subject.declaration.kind is not Kind.LAYER or rows.ndim != 3:
         return rows
@@ -206,13 +204,13 @@ def _claimed(rows: Array, scene: Scene) -> Array:
 
 def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
     """Truth, allowance and claim of the output: each (B,H,T,Dv), of a layer (B,T,M)."""
-    claimed = _claimed(expected.output_claimed, scene)
+    claimed = _judged_rows(expected.output_claimed, scene)
     return expected.output, expected.output_allowance, np.broadcast_to(claimed[..., None], expected.output.shape)
 
 
 def _define_weights(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
     """Truth, allowance and claim of the weights in effect, each (B,H,T,S)."""
-    claimed = np.broadcast_to(_claimed(expected.claimed, scene)[..., None], expected.weights.shape)
+    claimed = np.broadcast_to(_judged_rows(expected.claimed, scene)[..., None], expected.weights.shape)
     return expected.weights, expected.weights_allowance, claimed
 
 
@@ -237,13 +235,14 @@ def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
 
 def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
     """Truth, allowance and claim of the logits, each (B,H,T,S); none of hidden keys, nor of weights that underflow."""
-    claimed = _claimed(expected.claimed, scene)[..., None] & np.isfinite(expected.logits_allowance) & expected.visible
+    judged = _judged_rows(expected.claimed, scene)[..., None]
+    claimed = judged & np.isfinite(expected.logits_allowance) & expected.visible
     return expected.logits, expected.logits_allowance, claimed
 
 
 def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The log-sum-exp that the subject returns for each part, (B,H,T), and its axes."""
-    asked = replace(posed, parts=tuple(part.but(return_lse=True) for part in posed.parts), key=f"{posed.key}+lse")
+    asked = replace(posed.but(return_lse=True), key=f"{posed.key}+lse")
     return [answer.lse for answer in scene.answers(asked) if answer.lse is not None], ("B", "H", "T")
 
 
@@ -265,7 +264,8 @@ LOOKS: Mapping[str, Look] = {
         Look("output", "what the subject returns", _outputs, _define_output, "output"),
         Look("weights", "the weights that the subject applies: its output if the values are the identity matrix",
              _weights, _define_weights, "weights"),
-        Look("returned_weights", "the weights that the subject returns", _returned, _define_returned, "weights"),
+        Look("returned_weights", "the weights that the subject returns", _returned_weights, _define_returned,
+             "weights"),
         Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
              _weights, _define_logits, "logits"),
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
@@ -313,7 +313,7 @@ def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
         observed = observe(scene, run, name)
     expected = [work_out() for work_out in _truths(scene, posed, LOOKS[name].part)]
     if name == "output" and any(each.is_screened for each in expected):
-        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
+        expected = [_sharpen_bound(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
@@ -333,7 +333,7 @@ def claimed_of_both(one: ObservedRun, other: ObservedRun) -> Array:
     return np.asarray(one.claimed & other.claimed & ~same_nan)
 
 
-def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
+def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
@@ -424,7 +424,7 @@ def measure(relation: str, seen: Array, expected: Array, allowance: Array | floa
                     claims, wrong)
 
 
-def beyond(seen: Array, expected: Array, allowance: Array | float) -> Array:
+def find_beyond(seen: Array, expected: Array, allowance: Array | float) -> Array:
     """bool, of the shape of what is seen: entries that lie further from what is expected than is allowed; any shape."""
     seen, expected, allowance = np.broadcast_arrays(seen, expected, np.asarray(allowance))
     return np.asarray(_margin(seen, expected, allowance)[0] > 1)
@@ -504,8 +504,8 @@ def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple
     shape, (allowance, claims) = seen.array.shape, bound
     claimed = np.broadcast_to(claims, shape)
     same_nan = np.isnan(seen.array) & np.isnan(expected.array) & (np.asarray(allowance) == 0)  # as `equal` has it
-    wrong = claimed & beyond(seen.array, expected.array, allowance) & ~same_nan
-    index = found.index or tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), shape))
+    wrong = claimed & find_beyond(seen.array, expected.array, allowance) & ~same_nan
+    index = found.index or tuple(map(int, np.unravel_index(int(wrong.argmax()), shape)))
     if first_row and found.index:
         index = (*index[:-2], index[-2] - first_row, index[-1])
     axes = observe(scene, seen.run, observed).axes[:len(shape)]

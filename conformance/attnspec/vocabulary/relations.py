@@ -251,7 +251,7 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
 def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     """In every row, the largest weight of the second run is at least that of the first."""
     one, two = (look_at(scene, run, "weights") for run in runs)
-    low, high = (_top(seen) for seen in (one, two))
+    low, high = _top(one), _top(two)
     slack = one.allowance.max(axis=-1) + two.allowance.max(axis=-1)
     claimed = np.asarray(one.claimed.all(axis=-1) & two.claimed.all(axis=-1))
     found = measure("row_maxima_grow", np.minimum(high - low, 0), np.zeros(()), slack, claimed,

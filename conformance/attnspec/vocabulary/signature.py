@@ -143,17 +143,18 @@ def is_spelled_by(hint: Hint, value: object) -> bool:
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
-def expected(hint: Hint) -> str:
+def describe_expected(hint: Hint) -> str:
     """What the type asks for, in words: `a whole number`, `a list of …`."""
     options = typing.get_args(hint)
     words: Mapping[TypeForm, Callable[[], str]] = {
         TypeForm.PLAIN: lambda: _NAMES[hint],
-        TypeForm.ANNOTATED: lambda: expected(options[0]),
-        TypeForm.UNION: lambda: " or ".join(expected(option) for option in options if option is not type(None)),
+        TypeForm.ANNOTATED: lambda: describe_expected(options[0]),
+        TypeForm.UNION: lambda: " or ".join(
+            describe_expected(option) for option in options if option is not type(None)),
         TypeForm.CHOICE: lambda: f"one of {', '.join(choices(hint))}",
-        TypeForm.LIST: lambda: f"a list, each entry {expected(options[0])}",
-        TypeForm.PAIR: lambda: f"a list of {len(options)}: {', then '.join(expected(option) for option in options)}",
-        TypeForm.MAPPING: lambda: f"a mapping, each value {expected(options[1])}"}
+        TypeForm.LIST: lambda: f"a list, each entry {describe_expected(options[0])}",
+        TypeForm.PAIR: lambda: f"a list of {len(options)}: {', then '.join(map(describe_expected, options))}",
+        TypeForm.MAPPING: lambda: f"a mapping, each value {describe_expected(options[1])}"}
     return words[form_of(hint)]()
 
 
@@ -163,11 +164,11 @@ def schema_of(hint: Hint) -> dict[str, object]:
     schemas: Mapping[TypeForm, Callable[[], Mapping[str, object]]] = {
         TypeForm.PLAIN: lambda: _SCHEMAS[hint],
         TypeForm.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
-        TypeForm.UNION: lambda: {"anyOf": [schema_of(option) for option in options]},
+        TypeForm.UNION: lambda: {"anyOf": [*map(schema_of, options)]},
         TypeForm.CHOICE: lambda: {"enum": list(choices(hint))},
         TypeForm.LIST: lambda: {"type": "array", "items": schema_of(options[0])} | ({} if options[0] is str else
                                                                                 {"minItems": 1}),
-        TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [schema_of(option) for option in options],
+        TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [*map(schema_of, options)],
                             "minItems": len(options), "maxItems": len(options)},
         TypeForm.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
     return dict(schemas[form_of(hint)]())
@@ -285,7 +286,7 @@ def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
     if parameter.name in word.args:
         return reader.read(parameter.hint, word.args[parameter.name])
     if parameter.required:
-        message = f"{reader.title} needs {parameter.name!r}: {expected(parameter.hint)}."
+        message = f"{reader.title} needs {parameter.name!r}: {describe_expected(parameter.hint)}."
         raise SpecError(message, where=word.where)
     if parameter.hint is RunName:  # a default names a run that this clause may not have
         return reader.read(RunName, parameter.default)
@@ -375,15 +376,15 @@ class _ArgumentReader:
         entries = tuple(reader.read(kind, item) for reader, item in self._entries(hint, value))
         if not entries and kind is not str:  # keywords are text, and using none of them means something
             raise SpecError(f"{self.name!r} of {self.title} is empty, so there is nothing to choose from. Leave it "
-                            f"out, or give at least {expected(kind)}.", where=self.where)
+                            f"out, or give at least {describe_expected(kind)}.", where=self.where)
         origin: object = typing.get_origin(hint)
         return frozenset(entries) if origin is frozenset else entries
 
     def _pair(self, hint: Hint, value: object) -> tuple[object, ...]:
         options, entries = typing.get_args(hint), tuple(self._entries(hint, value))
         if len(entries) != len(options):
-            message = f"{self.name!r} of {self.title} should be {expected(hint)}; found a list of {len(entries)}."
-            raise SpecError(message, where=self.where)
+            meant = f"{self.name!r} of {self.title} should be {describe_expected(hint)}"
+            raise SpecError(f"{meant}; found a list of {len(entries)}.", where=self.where)
         return tuple(reader.read(option, item) for option, (reader, item) in zip(options, entries, strict=True))
 
     def _mapping(self, hint: Hint, value: object) -> dict[str, object]:
@@ -402,5 +403,5 @@ class _ArgumentReader:
     def _wrong(self, hint: Hint, value: object) -> SpecError:
         is_list = form_of(hint) is TypeForm.LIST or _is_entry_of_a_list(hint, value)
         listed = f" Write [{value}]." if is_list and isinstance(value, str) and len(value) <= LONGEST_SHOWN else ""
-        message = f"{self.name!r} of {self.title} should be {expected(hint)}, not {describe(value)}.{listed}"
+        message = f"{self.name!r} of {self.title} should be {describe_expected(hint)}, not {describe(value)}.{listed}"
         return SpecError(message, where=self.where)

@@ -125,8 +125,8 @@ INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_what_is_kept": f"{WORST_CASE}, with the weights dropped that are 0 for V = I",
     "masks_agree": EQUALITY, "drops_at_rate": _BINOMIAL, "drops_independently": _BINOMIAL,
     "masks_are_independent": _BINOMIAL,
-    **dict.fromkeys(("agrees_with_codes", "agree_in_codes", "inside_hull_of_codes"),
-                    f"{WORST_CASE}, with codes known"),
+    **{name: f"{WORST_CASE}{beside}" for part in load_parts("words")
+       for name, beside in getattr(part, "INSTRUMENTS", {}).items()},
     "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
@@ -245,15 +245,15 @@ _WORDS = {**WORDS["transform"], **WORDS["relation"]}
 def empty_claims(clause: Clause) -> Iterator[SpecError]:
     """What of a clause that compiles is of no use, or compares a thing with itself."""
     transforms = [word for words in clause.runs.values() for word in words]
-    yield from _unused(clause, "run", clause.runs if "runs" in clause.places else (), clause.then)
-    yield from _unused(clause, "drawn value", clause.draw, (*transforms, *clause.then))
+    yield from _unused_names(clause, "run", clause.runs if "runs" in clause.places else (), clause.then)
+    yield from _unused_names(clause, "drawn value", clause.draw, (*transforms, *clause.then))
     for word in clause.then:
         yield from _with_itself(word, clause)
     for word in (*transforms, *clause.then):
         yield from _of_another_kind(word, clause)
 
 
-def _unused(clause: Clause, noun: str, names: Iterable[str], words: Iterable[Word]) -> Iterator[SpecError]:
+def _unused_names(clause: Clause, noun: str, names: Iterable[str], words: Iterable[Word]) -> Iterator[SpecError]:
     used = {text for word in words for text in _texts((*word.args.values(), *_defaults(word)))}
     key = "runs" if noun == "run" else "given"
     for name in names:
@@ -279,7 +279,7 @@ def _with_itself(word: Word, clause: Clause) -> Iterator[SpecError]:
     runs = word.args.get("runs")
     if not isinstance(runs, list):
         return
-    chains = [clause.runs.get(run) for run in runs]
+    chains = [*map(clause.runs.get, runs)]
     if len(set(runs)) == len(runs) == 2 and chains[0] == chains[1]:
         yield SpecError(f"the relation {word.name!r} compares {runs[0]!r} with {runs[1]!r}, which is the same run: let "
                         "one of them change the problem.", where=word.where)
@@ -360,7 +360,7 @@ def _clause(faults: list[str]) -> Schema:
         "note": _TEXT,
     }
     optional = {"formula", "needs", "runs", "refuted_by", "glance", "pool", "note"}
-    return _explained(fields, CLAUSE_KEYS, required=[name for name in fields if name not in optional])
+    return _explain_properties(fields, CLAUSE_KEYS, required=[name for name in fields if name not in optional])
 
 
 def _refutable() -> Schema:
@@ -373,7 +373,7 @@ def _refutable() -> Schema:
 def _citation() -> Schema:
     quote: Schema = _TEXT | {"maxLength": LONGEST_QUOTE}
     fields: dict[str, Schema] = {"cite": _NAME, "at": _TEXT, "quote": quote, "translation": _TEXT, "note": _TEXT}
-    return _explained(fields, CITATION_KEYS, required=["cite"]) | {
+    return _explain_properties(fields, CITATION_KEYS, required=["cite"]) | {
         "anyOf": [{"required": ["quote"]}, {"required": ["note"]}], "dependentRequired": {"translation": ["quote"]}}
 
 
@@ -423,7 +423,8 @@ def _object(properties: Mapping[str, object], required: list[str] | None = None)
             "required": list(properties) if required is None else required}
 
 
-def _explained(properties: Mapping[str, Schema], meanings: Mapping[str, str], *, required: list[str]) -> Schema:
+def _explain_properties(
+        properties: Mapping[str, Schema], meanings: Mapping[str, str], *, required: list[str]) -> Schema:
     return _object({name: fields | {"description": meanings[name]} for name, fields in properties.items()}, required)
 
 

@@ -21,13 +21,13 @@ from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum
 from attnspec.faults.staged_forms import (
     Behind,
     CacheContent,
-    both,
     decoder,
     one_call,
-    recalled,
-    recalling,
-    stored,
-    storing,
+    put_behind,
+    recall_all,
+    recall_changed,
+    store_changed,
+    store_new,
     with_cache,
 )
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
@@ -46,37 +46,38 @@ def _empty(like: Array, slots: int) -> Array:
 
 def over_the_last(old: Array, new: Array) -> Array:
     """(B,Hkv,S,D): new ones begin in the last slot that is taken, and one is left empty behind them."""
-    return both(both(old[:, :, :-1], new), _empty(old, 1))
+    return put_behind(put_behind(old[:, :, :-1], new), _empty(old, 1))
 
 
 def one_slot_late(old: Array, new: Array) -> Array:
     """(B,Hkv,S,D): new ones begin one slot further on, and the last has no room."""
-    return both(both(old, _empty(old, 1)), new[:, :, :-1])
+    return put_behind(put_behind(old, _empty(old, 1)), new[:, :, :-1])
 
 
 def never_written(old: Array, new: Array) -> Array:
     """(B,Hkv,S,D): room is made for the new ones."""
-    return both(old, _empty(old, new.shape[2]))
+    return put_behind(old, _empty(old, new.shape[2]))
 
 
 def of_first_entry(old: Array, new: Array) -> Array:
     """(B,Hkv,S,D): what the first batch entry brings is stored for all."""
-    return both(old, np.broadcast_to(new[:1], new.shape))
+    return put_behind(old, np.broadcast_to(new[:1], new.shape))
 
 
 def first_lost(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The first position of a sequence stays empty."""
-    made = stored(held, call)
+    made = store_new(held, call)
     if held is not None:
         return made
-    key, value = (both(_empty(array, 1), array[:, :, 1:]) for array in (made.key, made.value))
+    key, value = (put_behind(_empty(array, 1), array[:, :, 1:]) for array in (made.key, made.value))
     return CacheContent(key, value, made.ends)
 
 
 def new_only(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """As many slots as there should be, all but those of this call empty."""
-    return stored(held, call) if held is None else storing(lambda old, new: both(_empty(old, old.shape[2]), new))(
-        held, call)
+    if held is None:
+        return store_new(held, call)
+    return store_changed(lambda old, new: put_behind(_empty(old, old.shape[2]), new))(held, call)
 
 
 def eight_bits(array: Array) -> Array:
@@ -94,7 +95,7 @@ def grouped_by_turns(held: CacheContent, call: HandedOver) -> HandedOver:
     return call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **past)
 
 
-def at(place: Callable[[CacheContent], int]) -> Behind:
+def place_queries_at(place: Callable[[CacheContent], int]) -> Behind:
     """Queries count from another place behind a cache."""
     return lambda held: {"start": lambda _: place(held)}
 
@@ -127,10 +128,10 @@ def unwritten_seen(_: CacheContent) -> dict[str, Any]:
 def first_length(held: CacheContent, call: HandedOver) -> HandedOver:
     """Behind a cache, all batch entries have the number of keys of the first."""
     lengths = call.key_lengths
-    return recalled(held, call.but(key_lengths=None if lengths is None else np.full_like(lengths, lengths[0])))
+    return recall_all(held, call.but(key_lengths=None if lengths is None else np.full_like(lengths, lengths[0])))
 
 
-def ignored(_: CacheContent) -> dict[str, Any]:
+def hide_cached_keys(_: CacheContent) -> dict[str, Any]:
     """No key of the cache is seen by several queries."""
     def own(work: PreparedCall) -> Array:
         """(B,1,1,S)."""
@@ -164,7 +165,7 @@ def not_cleared() -> Attend:
 
     def keep(held: CacheContent | None, call: HandedOver) -> CacheContent:
         """With the first slot as it was left."""
-        made = stored(held, call)
+        made = store_new(held, call)
         for name in ("key", "value") if held is None else ():
             array = getattr(made, name).copy()
             shape = array[:, :, :1].shape
@@ -191,7 +192,7 @@ def one_counter() -> Attend:
 
 def in_place(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The cache that was handed over grows, and is handed back."""
-    made = stored(held, call)
+    made = store_new(held, call)
     if held is None:
         return made
     held.key, held.value, held.ends = made.key, made.value, made.ends
@@ -200,7 +201,7 @@ def in_place(held: CacheContent | None, call: HandedOver) -> CacheContent:
 
 def last_slot_changed(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The new cache is made from the old one's buffer, whose last slot is written to."""
-    made = stored(held, call)
+    made = store_new(held, call)
     if held is not None:
         held.key[:, :, -1:], held.value[:, :, -1:] = call.key[:, :, :1], call.value[:, :, :1]
     return made
@@ -221,15 +222,15 @@ def when_full(otherwise: Callable[[CacheContent | None, HandedOver], Answer]) ->
 
 def over_the_end(held: CacheContent | None, call: HandedOver) -> Answer:
     """What has no room is written over the last slot."""
-    whole = stored(held, call)
-    cut = {name: both(array[:, :, : CAPACITY - 1], array[:, :, -1:]) for name, array in
+    whole = store_new(held, call)
+    cut = {name: put_behind(array[:, :, : CAPACITY - 1], array[:, :, -1:]) for name, array in
            (("key", whole.key), ("value", whole.value))}
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
 
 def oldest_dropped(held: CacheContent | None, call: HandedOver) -> Answer:
     """The oldest keys make room, and nobody is told."""
-    whole = stored(held, call)
+    whole = store_new(held, call)
     cut = {name: array[:, :, -CAPACITY:] for name, array in (("key", whole.key), ("value", whole.value))}
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
@@ -265,51 +266,51 @@ _STORED = (
     _fault("keeps_new_only", "The cache that is handed back holds zeros for all keys but those of its own call.",
            _TWICE, decoder(new_only)),
     _fault("keeps_first_call_only", "Only the prompt is stored; what is decoded is not.", _TWICE,
-           decoder(storing(never_written))),
+           decoder(store_changed(never_written))),
     _fault("first_token_lost", "The first position is never written to the cache.", _ANY, decoder(first_lost)),
-    _fault("over_the_last", "New keys are written one slot early, over the last one there is.", _TWICE,
-           decoder(storing(over_the_last))),
+    _fault("over_the_last", "New keys are written one slot early, over the last one there is.",
+           _TWICE, decoder(store_changed(over_the_last))),
     _fault("one_slot_late", "New keys are written one slot late, behind an empty one.", _TWICE,
-           decoder(storing(one_slot_late))),
+           decoder(store_changed(one_slot_late))),
     _fault("new_put_first", "New keys are put before the others.", f"{_TWICE}, with what tells keys apart by place",
-           decoder(storing(lambda old, new: both(new, old)))),
+           decoder(store_changed(lambda old, new: put_behind(new, old)))),
     _fault("values_not_stored", "New keys are stored behind others, new values are not.", _TWICE,
-           decoder(storing(both, of_value=never_written))),
+           decoder(store_changed(put_behind, of_value=never_written))),
     _fault("values_one_late", "Values are stored one slot further on than their keys.", _TWICE,
-           decoder(storing(both, of_value=one_slot_late))),
-    _fault("entries_of_first", "What the first batch entry brings is stored for all.", f"{_TWICE}, B > 1",
-           decoder(storing(of_first_entry))),
-    _fault("keeps_eight_bits", "The cache is kept in eight bits, with a scale for each head.", _ANY,
-           decoder(recall=recalling(eight_bits))),
+           decoder(store_changed(put_behind, of_value=one_slot_late))),
+    _fault("entries_of_first", "What the first batch entry brings is stored for all.",
+           f"{_TWICE}, B > 1", decoder(store_changed(of_first_entry))),
+    _fault("keeps_eight_bits", "The cache is kept in eight bits, with a scale for each head.",
+           _ANY, decoder(recall=recall_changed(eight_bits))),
 )
 
 _READ = (
     _fault("entries_rolled", "Each batch entry reads the cache of the next.", f"{_ANY}, B > 1",
-           decoder(recall=recalling(lambda array: np.roll(array, -1, axis=0)))),
+           decoder(recall=recall_changed(lambda array: np.roll(array, -1, axis=0)))),
     _fault("heads_reversed", "Heads are read from the cache in the opposite order.", f"{_ANY}, Hkv > 1",
-           decoder(recall=recalling(lambda array: np.ascontiguousarray(array[:, ::-1])))),
+           decoder(recall=recall_changed(lambda array: np.ascontiguousarray(array[:, ::-1])))),
     _fault("heads_by_turns", "Heads of the cache are repeated in another order than new ones.",
            f"{_ANY}, Hkv > 1, Hkv < H", decoder(recall=grouped_by_turns)),
     _fault("unwritten_slots_seen", "Slots that are not yet written are attended to.",
            "a cache, without what hides keys", decoder(behind=unwritten_seen)),
     _fault("chunk_sees_itself_only", "Several queries behind a cache see the keys of their own chunk alone.", _SEVERAL,
-           decoder(behind=ignored)),
+           decoder(behind=hide_cached_keys)),
     _fault("length_of_first_entry", "Behind a cache, the first batch entry's number of keys holds for all.",
            f"{_ANY}, together with lengths that differ", decoder(recall=first_length)),
-    _fault("lse_of_new", "The log-sum-exp is that of the new keys alone.", f"{_ANY}, with a log-sum-exp",
-           decoder(behind=of_new)),
+    _fault("lse_of_new", "The log-sum-exp is that of the new keys alone.",
+           f"{_ANY}, with a log-sum-exp", decoder(behind=of_new)),
 )
 
 _COUNTED = (
     _fault("counts_calls", "A query's own place is the number of calls so far.", _PLACED,
-           decoder(behind=at(lambda held: len(held.ends)))),
-    _fault("place_of_prompt", "A query's own place is that behind the first call.", f"{_TWICE}, {_BY_PLACE}",
-           decoder(behind=at(lambda held: held.ends[0]))),
-    _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=at(lambda _: 0))),
+           decoder(behind=place_queries_at(lambda held: len(held.ends)))),
+    _fault("place_of_prompt", "A query's own place is that behind the first call.",
+           f"{_TWICE}, {_BY_PLACE}", decoder(behind=place_queries_at(lambda held: held.ends[0]))),
+    _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=place_queries_at(lambda _: 0))),
     _fault("place_restarts_for_chunks", "A single query has the right place, a chunk counts from 0.",
            f"{_SEVERAL}, {_BY_PLACE}", decoder(behind=at_for_chunks)),
     _fault("place_one_late", "A query's own place is one too far.", _PLACED,
-           decoder(behind=at(lambda held: held.count + 1))),
+           decoder(behind=place_queries_at(lambda held: held.count + 1))),
     _fault("causal_first_call_only", "The causal flag is heeded only where there is no cache.",
            f"{_SEVERAL}, together with causal",
            decoder(behind=lambda _: {"past": lambda work: sound.past(work.but(causal=False))})),
@@ -320,8 +321,8 @@ _COUNTED = (
 
 _STATES = (
     _fault("one_buffer_for_all", "All sequences are written to one buffer.", "two sequences by turns", one_buffer),
-    _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.", "a sequence after another",
-           not_cleared),
+    _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.",
+           "a sequence after another", not_cleared),
     _fault("one_counter_for_all", "All sequences share one counter of tokens, which restarts with each new sequence.",
            f"two sequences by turns, {_BY_PLACE}", one_counter),
     _fault("grows_in_place", "The caller's cache grows, though it is declared to stay as it was.",
@@ -334,8 +335,8 @@ _STATES = (
            "more keys than the cache holds", when_full(oldest_dropped), limits=_LIMITED),
     _fault("overfull_mute", "Where the cache has no room, an exception says nothing.",
            "more keys than the cache holds", when_full(mute), limits=_LIMITED),
-    _fault("full_one_early", "The last slot of the cache is refused.", "as many keys as the cache holds",
-           around(refuses_early), limits=_LIMITED),
+    _fault("full_one_early", "The last slot of the cache is refused.",
+           "as many keys as the cache holds", around(refuses_early), limits=_LIMITED),
 )
 
 MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_STATES)})

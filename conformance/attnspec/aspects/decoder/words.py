@@ -63,13 +63,14 @@ def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) 
         return verdict(name, f"the call was answered, although there is no room: {unusable}", broken=True)
     if convention == "refuses":
         return verdict(name, "the call was answered, although there is no room", broken=True)
-    return _compared(scene, name, answer, last_keys(problem, capacity), "the last keys, as many as the cache holds")
+    return _compare_answers(
+        scene, name, answer, last_keys(problem, capacity), "the last keys, as many as the cache holds")
 
 
 def full_cache_agrees_with_definition(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A call whose key takes the last slot of the cache is answered, and by the definition."""
     problem = fill_cache(scene.problem(run), _capacity(scene))
-    return _compared(scene, "full_cache_agrees_with_definition", _answer(scene, problem), problem, "all keys")
+    return _compare_answers(scene, "full_cache_agrees_with_definition", _answer(scene, problem), problem, "all keys")
 
 
 def _capacity(scene: Scene) -> int:
@@ -92,7 +93,7 @@ def _answer(scene: Scene, problem: Problem) -> SubjectAnswer:
     return subject.answer(problem)
 
 
-def _compared(scene: Scene, name: str, answer: SubjectAnswer, problem: Problem, seen: str) -> Measured:
+def _compare_answers(scene: Scene, name: str, answer: SubjectAnswer, problem: Problem, seen: str) -> Measured:
     expected = scene.evaluator.expect(problem, "", "output")
     output = answer.output.astype(expected.output.dtype)
     return measure(name, output, expected.output, expected.output_allowance, expected.output_claimed[..., None],

@@ -29,7 +29,7 @@ TILE = 16
 BLOCK = 16
 
 
-def mixed(words: Array) -> Array:
+def mix_words(words: Array) -> Array:
     """64-bit words of any shape, well mixed: the output function of SplitMix64 (Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):  # modulo 2^64
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -42,16 +42,16 @@ def number_of(words: Array) -> Array:
     return (words >> np.uint64(40)) * 2.0**-24
 
 
-def counted(seed: int, counters: Array) -> Array:
+def draw_by_counter(seed: int, counters: Array) -> Array:
     """Numbers in [0, 1) that follow from a seed and a counter alone, in the shape of the counters (any shape)."""
-    key = mixed(np.array(seed % 2**64, np.uint64) + np.uint64(0x9E3779B97F4A7C15))
+    key = mix_words(np.array(seed % 2**64, np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     with np.errstate(over="ignore"):
-        return number_of(mixed(mixed(counters.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + key))
+        return number_of(mix_words(mix_words(counters.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + key))
 
 
 def by_counter(seed: int, shape: Shape) -> Array:
     """(B,H,T,S): each weight has its place as a counter."""
-    return counted(seed, np.arange(np.prod(shape)).reshape(shape))
+    return draw_by_counter(seed, np.arange(np.prod(shape)).reshape(shape))
 
 
 def by_generator(seed: int, shape: Shape) -> Array:
@@ -119,7 +119,7 @@ def _kept_weights(work: PreparedCall, keys: slice, rate: float) -> Array:
     if not rate:
         return np.ones((), bool)
     rows = np.arange(B * H * T).reshape(B, H, T, 1)
-    return counted(work.seed or 0, rows * S + np.arange(S)[keys]) >= rate
+    return draw_by_counter(work.seed or 0, rows * S + np.arange(S)[keys]) >= rate
 
 
 FORMULATIONS: tuple[tuple[str, str, Callable[[], Attend], str], ...] = (
@@ -172,7 +172,7 @@ def _drop(gain: Gain, chance: Gain = lambda rate: rate) -> Drop:
     return drop
 
 
-def _rescaled(rate: float) -> float:
+def _rescaling_factor(rate: float) -> float:
     return 1 / (1 - rate)
 
 
@@ -189,10 +189,10 @@ def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
     if not (rate := work.dropout_rate) or rate == 1:
         return sound.softmax(logits, work)
     kept = uniform(work, logits) >= rate
-    return sound.softmax(np.where(kept, logits * logits.dtype.type(_rescaled(rate)), 0), work)
+    return sound.softmax(np.where(kept, logits * logits.dtype.type(_rescaling_factor(rate)), 0), work)
 
 
-def _renormalised(weights: Array, work: PreparedCall) -> Array:
+def _normalise_kept(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): what is kept sums to one."""
     if not (rate := work.dropout_rate):
         return weights
@@ -203,16 +203,16 @@ def _of_output(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), some of whose entries are dropped."""
     if not (rate := work.dropout_rate):
         return output
-    kept = counted(work.seed or 0, np.arange(output.size).reshape(output.shape)) >= rate
-    return np.where(kept & (rate < 1), output * output.dtype.type(_rescaled(min(rate, 0.999))), 0)
+    kept = draw_by_counter(work.seed or 0, np.arange(output.size).reshape(output.shape)) >= rate
+    return np.where(kept & (rate < 1), output * output.dtype.type(_rescaling_factor(min(rate, 0.999))), 0)
 
 
 def _of_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) of values some of whose entries are dropped."""
     if not (rate := work.dropout_rate):
         return sound.mix(weights, work)
-    kept = counted(work.seed or 0, np.arange(work.value.size).reshape(work.value.shape)) >= rate
-    grown = work.value * work.value.dtype.type(_rescaled(min(rate, 0.999)))
+    kept = draw_by_counter(work.seed or 0, np.arange(work.value.size).reshape(work.value.shape)) >= rate
+    grown = work.value * work.value.dtype.type(_rescaling_factor(min(rate, 0.999)))
     return sound.mix(weights, work.but(value=np.where(kept & (rate < 1), grown, 0)))
 
 
@@ -233,7 +233,7 @@ def _coarse(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): the factor is rounded to eight bits."""
     if not (rate := work.dropout_rate):
         return weights
-    gain = np.round(_rescaled(min(rate, 0.999)) * 128) / 128 * (1 - 2.0**-5)
+    gain = np.round(_rescaling_factor(min(rate, 0.999)) * 128) / 128 * (1 - 2.0**-5)
     return np.where((uniform(work, weights) >= rate) & (rate < 1), weights * weights.dtype.type(gain), 0)
 
 
@@ -243,7 +243,7 @@ def _small_kept(weights: Array, work: PreparedCall) -> Array:
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
     mean = weights.mean(axis=-1, keepdims=True)
-    return np.where(weights > mean, dropped, weights * weights.dtype.type(_rescaled(work.dropout_rate)))
+    return np.where(weights > mean, dropped, weights * weights.dtype.type(_rescaling_factor(work.dropout_rate)))
 
 
 def _largest_kept(weights: Array, work: PreparedCall) -> Array:
@@ -252,7 +252,7 @@ def _largest_kept(weights: Array, work: PreparedCall) -> Array:
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
     is_top = weights == weights.max(axis=-1, keepdims=True)
-    return np.where(is_top, weights * weights.dtype.type(_rescaled(work.dropout_rate)), dropped)
+    return np.where(is_top, weights * weights.dtype.type(_rescaling_factor(work.dropout_rate)), dropped)
 
 
 _ABOVE = "a dropout rate above 0"
@@ -266,29 +266,29 @@ def _fault(name: str, story: str, reach: str = _ANY, **stages: Callable[..., Arr
 _OF_RATES = (
     _fault("not_rescaled", "What is kept is not divided by one minus the rate.", drop=_drop(lambda _: 1.0)),
     _fault("rescaled_twice", "What is kept is divided in the kernel and after it.",
-           drop=_drop(lambda rate: _rescaled(rate) ** 2)),
-    _fault("rescaled_by_rate", "What is kept is divided by the rate.", "a rate other than 0, 1/2 and 1",
-           drop=_drop(lambda rate: 1 / rate)),
+           drop=_drop(lambda rate: _rescaling_factor(rate) ** 2)),
+    _fault("rescaled_by_rate", "What is kept is divided by the rate.",
+           "a rate other than 0, 1/2 and 1", drop=_drop(lambda rate: 1 / rate)),
     _fault("multiplied_by_keep", "What is kept is multiplied by one minus the rate, as evaluation once was.",
            drop=_drop(lambda rate: 1 - rate)),
     _fault("gain_off", "The factor of what is kept is a hundredth too small.",
-           drop=_drop(lambda rate: _rescaled(rate) * 0.99)),
+           drop=_drop(lambda rate: _rescaling_factor(rate) * 0.99)),
     _fault("gain_coarse", "The factor of what is kept is about 3 % too small, as from a coarse table.", drop=_coarse),
     _fault("rate_is_keep", "The rate is taken for the probability of being kept.", "a rate other than 0, 1/2 and 1",
            drop=_drop(lambda rate: 1 / rate, lambda rate: 1 - rate)),
     _fault("rate_is_keep_unscaled", "Weights are dropped with one minus the rate, and scaled for the rate.",
-           "a rate other than 0, 1/2 and 1", drop=_drop(_rescaled, lambda rate: 1 - rate)),
+           "a rate other than 0, 1/2 and 1", drop=_drop(_rescaling_factor, lambda rate: 1 - rate)),
     _fault("rate_halved", "Half as many are dropped as should be, and the others scaled for the rate.",
-           drop=_drop(_rescaled, lambda rate: rate / 2)),
+           drop=_drop(_rescaling_factor, lambda rate: rate / 2)),
     _fault("rate_a_tenth", "A tenth is dropped whatever the rate, and the rest scaled for the rate.",
-           "a rate other than 0, 0.1 and 1", drop=_drop(_rescaled, lambda _: 0.1)),
+           "a rate other than 0, 0.1 and 1", drop=_drop(_rescaling_factor, lambda _: 0.1)),
     _fault("rate_off", "Of 256 draws eight more are dropped than should be.",
-           drop=_drop(_rescaled, lambda rate: rate + 8 / 256)),
+           drop=_drop(_rescaling_factor, lambda rate: rate + 8 / 256)),
     _fault("before_softmax", "Logits are dropped before the softmax, which makes the rest sum to one.",
            softmax=_before_softmax, drop=lambda weights, _: weights),
-    _fault("logits_to_zero", "Logits are dropped before the softmax, to 0.", _ABOVE, softmax=_logits_to_zero,
-           drop=lambda weights, _: weights),
-    _fault("renormalised", "What is kept is divided by its sum.", drop=_renormalised),
+    _fault("logits_to_zero", "Logits are dropped before the softmax, to 0.",
+           _ABOVE, softmax=_logits_to_zero, drop=lambda weights, _: weights),
+    _fault("renormalised", "What is kept is divided by its sum.", drop=_normalise_kept),
     _fault("ignored", "The rate is accepted and nothing is dropped.", _ABOVE, drop=lambda weights, _: weights),
     _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights, finish=_of_output),
     _fault("on_values", "The values are dropped, not the weights.", drop=lambda weights, _: weights, mix=_of_values),
@@ -297,14 +297,14 @@ _OF_RATES = (
     _fault("nan_at_one", "At rate 1 what is kept, nothing, is divided by 0.", "a dropout rate of 1", drop=_nan_at_one),
     _fault("one_keeps_all", "A rate of 1 drops nothing.", "a dropout rate of 1",
            drop=lambda weights, work: weights if work.dropout_rate == 1 else drop(weights, work)),
-    _fault("default_at_zero", "A rate of 0 is taken for none, and the default is a tenth.", "a dropout rate of 0",
-           drop=_default_at_zero),
+    _fault("default_at_zero", "A rate of 0 is taken for none, and the default is a tenth.",
+           "a dropout rate of 0", drop=_default_at_zero),
     _fault("small_kept", "Weights below the row's mean are never dropped.", drop=_small_kept),
     _fault("largest_kept", "The largest weight of a row is never dropped.", drop=_largest_kept),
 )
 
 
-def _shared(axis: int) -> Draw:
+def _share_first_entry(axis: int) -> Draw:
     """The numbers of the first entry of an axis serve all."""
     def draw(seed: int, shape: Shape) -> Array:
         """(B,H,T,S)."""
@@ -312,7 +312,7 @@ def _shared(axis: int) -> Draw:
     return draw
 
 
-def _repeated(axis: int, period: int = TILE) -> Draw:
+def _repeat_along(axis: int, period: int = TILE) -> Draw:
     """The numbers repeat along an axis."""
     def draw(seed: int, shape: Shape) -> Array:
         """(B,H,T,S)."""
@@ -325,7 +325,7 @@ def _by_place(number: Callable[[Array, Array, Array, Array, Shape], Array]) -> D
     def draw(seed: int, shape: Shape) -> Array:
         """(B,H,T,S)."""
         b, h, i, j = np.ogrid[:shape[0], :shape[1], :shape[2], :shape[3]]
-        return counted(seed, np.broadcast_to(number(b, h, i, j, shape), shape))
+        return draw_by_counter(seed, np.broadcast_to(number(b, h, i, j, shape), shape))
     return draw
 
 
@@ -388,16 +388,16 @@ def _drop_fault(name: str, story: str, draw: Draw, reach: str = _ANY) -> Fault:
 
 
 _SHARED = (
-    _drop_fault("alike_in_heads", "All heads drop the same.", _shared(1), "H > 1"),
-    _drop_fault("alike_in_batch", "All batch entries drop the same.", _shared(0), "B > 1"),
-    _drop_fault("alike_in_queries", "All queries of a head drop the same keys.", _shared(2), "T > 1"),
-    _drop_fault("alike_in_keys", "A query keeps all keys, or none.", _shared(3), "S > 1"),
+    _drop_fault("alike_in_heads", "All heads drop the same.", _share_first_entry(1), "H > 1"),
+    _drop_fault("alike_in_batch", "All batch entries drop the same.", _share_first_entry(0), "B > 1"),
+    _drop_fault("alike_in_queries", "All queries of a head drop the same keys.", _share_first_entry(2), "T > 1"),
+    _drop_fault("alike_in_keys", "A query keeps all keys, or none.", _share_first_entry(3), "S > 1"),
     _drop_fault("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.",
                 lambda seed, shape: np.take(by_counter(seed, shape), np.arange(shape[1]) // 2 * 2, axis=1), "H > 1"),
     _drop_fault("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.",
                 _tiles_alike, "T > 16 or S > 16"),
-    _drop_fault("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
-    _drop_fault("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeated(3), "S > 16"),
+    _drop_fault("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeat_along(2), "T > 16"),
+    _drop_fault("repeated_keys", "What is dropped repeats itself after 16 keys.", _repeat_along(3), "S > 16"),
     _drop_fault("along_diagonals", "The counter is the sum of the places, not their number.",
                 _by_place(lambda b, h, i, j, n: (b * n[1] + h) * (n[2] + n[3]) + i + j), "T > 1 and S > 1"),
     _drop_fault("rows_overlap", "A row's counter begins 16 places behind the row before.",
@@ -408,7 +408,7 @@ _SHARED = (
                 _antithetic, "T > 1"),
     _drop_fault("linear_generator", "A linear generator draws, whose neighbours hang together.", _low_bits),
     _drop_fault("seeds_overlap", "The counter is the place plus the seed: the next seed drops the same, one place on.",
-                lambda seed, shape: counted(1, np.arange(np.prod(shape)).reshape(shape) + seed),
+                lambda seed, shape: draw_by_counter(1, np.arange(np.prod(shape)).reshape(shape) + seed),
                 "two seeds that lie close together"),
     _drop_fault("seed_ignored", "What is dropped is always the same, whatever the seed.",
                 lambda _, shape: by_counter(0, shape), "two seeds that differ"),
@@ -450,7 +450,7 @@ def _times_keep(array: Array, known: BackwardValues) -> Array:
     return array * array.dtype.type(1 - (known.taken.call.dropout_rate or 0))
 
 
-def _turned(seed: int, shape: Shape) -> Array:
+def _exchange_places(seed: int, shape: Shape) -> Array:
     """(B,H,T,S): the numbers with queries and keys exchanged."""
     B, H, T, S = shape
     return by_counter(seed, (B, H, S, T)).swapaxes(-1, -2)
@@ -469,7 +469,7 @@ def _delta_of_kept(array: Array, known: BackwardValues) -> Array:
     return (known.weights * known.factor * known.products).sum(axis=-1, keepdims=True)
 
 
-def _undropped(array: Array, known: BackwardValues) -> Array:
+def _products_undropped(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): dP, as if nothing had been dropped."""
     return known.taken.grad @ known.taken.value.swapaxes(-1, -2) if known.factor is not None else array
 
@@ -481,7 +481,7 @@ _OF_BACKWARD = (
               "gradients under dropout, B·H > 1", factor=_other_factor(
                   lambda seed, shape: np.broadcast_to(by_counter(seed, shape)[:1, :1], shape))),
     _backward("mask_turned", "The backward pass reads what is dropped with queries and keys exchanged.",
-              "gradients under dropout, T > 1 and S > 1", factor=_other_factor(_turned)),
+              "gradients under dropout, T > 1 and S > 1", factor=_other_factor(_exchange_places)),
     _backward("mask_late", "The backward pass reads what is dropped one key on.", "gradients under dropout, S > 1",
               factor=lambda array, _: np.roll(array, 1, axis=-1)),
     _backward("none", "The backward pass drops nothing.", factor=lambda array, _: np.ones_like(array)),
@@ -491,7 +491,7 @@ _OF_BACKWARD = (
               value_weights=lambda _, known: known.weights),
     _backward("value_not_rescaled", "The value's gradient is not divided by one minus the rate.",
               value_weights=_times_keep),
-    _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_undropped),
+    _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_products_undropped),
     _backward("products_not_rescaled", "dP is not divided by one minus the rate.", products=_times_keep),
     _backward("scores_dropped", "dS is dropped, too.",
               wide_scores=lambda array, known: array if known.factor is None else array * known.factor),

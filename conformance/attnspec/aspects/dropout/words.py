@@ -81,7 +81,7 @@ def other_seed(posed: Attention, *, to: Literal["next", "far"]) -> Attention:
 
 def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Each weight in effect is exactly 0, or what it is without dropout over one minus the rate, within rounding."""
-    found = dropped(scene, run)
+    found = read_dropped(scene, run)
     due = np.where(found.kept, found.truth, 0)
     measured = measure("weights_are_dropped_or_rescaled", found.seen, due, found.allowance, found.claimed,
                        what=f"weights that are not 0, against p / (1 - {found.rate:g})")
@@ -98,7 +98,7 @@ def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", Gradien
     problem, part = scene.problem(run), GRADIENTS if observe in OF_INPUT else "output"
     if problem.sizes.T * problem.sizes.S * problem.sizes.Dv * problem.sizes.B * problem.sizes.H > LARGEST:
         raise NoClaim("there are too many weights")
-    expected = scene.evaluator.expect_dropped(problem, dropped(scene, run).factor, part)
+    expected = scene.evaluator.expect_dropped(problem, read_dropped(scene, run).factor, part)
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
     seen = _shown_by_run(scene, run, observe)
     measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
@@ -114,7 +114,7 @@ def _shown_by_run(scene: Scene, run: str, name: str) -> Array:
 
 def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     """Two runs drop the same weights."""
-    one, two = (dropped(scene, run) for run in runs)
+    one, two = (read_dropped(scene, run) for run in runs)
     known = one.known & two.known
     return equal("masks_agree", one.kept.astype(float), two.kept.astype(float), known,
                  what=f"{runs[0]} and {runs[1]} should drop the same weights (1: kept)")
@@ -124,7 +124,7 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
     """In each head slice the number of weights that are dropped is binomial, of independent draws at the rate: an exact
     test. false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
     """
-    found = dropped(scene, run)
+    found = read_dropped(scene, run)
     counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
     return _compare_counts("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
                            "the share of the weights of a head slice that is dropped")
@@ -134,7 +134,7 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
     """What one run drops says nothing of what another run drops: in each head slice the weights of which both do the
     same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
     """
-    one, two = (dropped(scene, run) for run in runs)
+    one, two = (read_dropped(scene, run) for run in runs)
     known = one.known & two.known
     counts = list(_counts(known & (one.kept == two.kept), known, _INSIDE))
     return _compare_counts("masks_are_independent", counts, _alike(one.rate), false_alarm / scene.cases,
@@ -150,7 +150,7 @@ def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: R
     keys each head slice is tested by itself, of heads each batch entry, of batch entries each head.
     false_alarm: as in `drops_at_rate`; all distances together.
     """
-    found = dropped(scene, run)
+    found = read_dropped(scene, run)
     pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
     if not pairs:
         return nothing("drops_independently", f"there is one place along {along}")
@@ -305,16 +305,16 @@ def rate_of(problem: Problem) -> float:
     return float(getattr(problem, RATE) or 0.0)
 
 
-def dropped(scene: Scene, run: str) -> Dropped:
+def read_dropped(scene: Scene, run: str) -> Dropped:
     """Read once a case."""
     key = (run, "dropped")
     if key not in scene.cache:
-        scene.cache[key] = _dropped(scene, scene.runs[run])
+        scene.cache[key] = _find_dropped(scene, scene.runs[run])
     found: Dropped = scene.cache[key]
     return found
 
 
-def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
+def _find_dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
     plain = replace(posed.but(**{GRAD: None}), key=f"{posed.key}|read")  # nothing is read of gradients
     with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
         [weights], _ = LOOKS["weights"].observe(scene, plain)

@@ -23,7 +23,7 @@ from attnspec.faults.backward import (
     BackwardValues,
     as_backward,
     backward,
-    rounded,
+    store_in,
     times,
     where,
 )
@@ -225,8 +225,8 @@ _ANY = "gradients"
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
 
 
-def _changed(change: Change = lambda found, _: found, *, read: Callable[[Array], Array] = lambda grad: grad,
-             ) -> Callable[[], AttendBackward]:
+def _with_results(change: Change = lambda found, _: found, *, read: Callable[[Array], Array] = lambda grad: grad,
+                  ) -> Callable[[], AttendBackward]:
     """A maker of backward passes whose results are changed by a function of the results and the inputs; or that read
     another gradient of the output (B,H,T,Dv).
     """
@@ -252,7 +252,7 @@ def _accumulating() -> AttendBackward:
         is_alike = old is not None and old.shape == new.shape and old.dtype == new.dtype
         return {**found, "query": new + old} if is_alike else found
 
-    return _changed(add_up)()
+    return _with_results(add_up)()
 
 
 def _once(array: Array) -> Array:
@@ -269,10 +269,10 @@ _TRAINING = [False]
 def _in_training() -> Attend:
     """A forward pass that drops weights once there was a backward pass."""
     _TRAINING[0] = False
-    return as_attend(lambda call: attention(call, replace(SOUND, weigh=_dropped) if _TRAINING[0] else SOUND))
+    return as_attend(lambda call: attention(call, replace(SOUND, weigh=_drop_tenths) if _TRAINING[0] else SOUND))
 
 
-def _dropped(weights: Array, work: PreparedCall) -> Array:
+def _drop_tenths(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
     return np.asarray(weights * kept / weights.dtype.type(0.9))
@@ -305,28 +305,29 @@ def _per_entry(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mappin
 
 
 STATE_FAULTS = (
-    _state_fault("accumulates", "The query's gradient is added to a buffer that is not cleared.", _accumulating,
-                 "a second call of the same shapes"),
+    _state_fault("accumulates", "The query's gradient is added to a buffer that is not cleared.",
+                 _accumulating, "a second call of the same shapes"),
     _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.",
-                 _changed(read=misread), "an output's gradient that is not contiguous"),
+                 _with_results(read=misread), "an output's gradient that is not contiguous"),
     _state_fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
-                 _changed(read=_once), "an output's gradient that is expanded"),
+                 _with_results(read=_once), "an output's gradient that is expanded"),
     Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
-          "a call after a backward pass", _in_training, backward=_changed(_switching)),
-    _state_fault("overwrites", "The output's gradient is scaled in place.", _changed(_overwriting)),
+          "a call after a backward pass", _in_training, backward=_with_results(_switching)),
+    _state_fault("overwrites", "The output's gradient is scaled in place.", _with_results(_overwriting)),
     _state_fault("in_float32", "Gradients come back in the dtype of the accumulators.",
-                 _changed(lambda found, _: {name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)
-                                            for name, array in found.items()})),
+                 _with_results(lambda found, _: {
+                     name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)
+                     for name, array in found.items()})),
     _state_fault("key_for_value", "The gradients of key and value are returned in the wrong order.",
-                 _changed(lambda found, _: {**found, "key": found["value"], "value": found["key"]}
-                          if found["key"].shape == found["value"].shape else found), "Dv = D"),
+                 _with_results(lambda found, _: {**found, "key": found["value"], "value": found["key"]}
+                               if found["key"].shape == found["value"].shape else found), "Dv = D"),
     _state_fault("batch_mean", "Gradients are divided by the number of entries of the batch that have one.",
-                 _changed(_per_entry), "a batch of several entries"),
+                 _with_results(_per_entry), "a batch of several entries"),
     _state_fault("clipped", "Gradients are clipped, before a loss scale is taken out again.",
-                 _changed(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
+                 _with_results(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
                  "gradients beyond ±2"),
     _state_fault("query_aliases", "The query's gradient is written over the query.",
-                 _changed(lambda found, given: {**found, "query": _fill_buffer(given["query"], found["query"])})),
+                 _with_results(lambda found, given: {**found, "query": _fill_buffer(given["query"], found["query"])})),
 )
 
 
@@ -368,13 +369,13 @@ _DELTA = (
     _fault("without_delta", "The weighted mean of dP in a row, sum(P·dP), is not subtracted.", delta=edit.zero),
     _fault("delta_negated", "The weighted mean of dP in a row is added, not subtracted.", delta=times(-1)),
     _fault("delta_twice", "The weighted mean of dP in a row is subtracted twice.", delta=times(2)),
-    _fault("delta_of_next_row", "Delta is that of the neighbouring query.", "T > 1", delta=edit.rolled(2)),
-    _fault("delta_of_next_head", "Delta is that of the neighbouring head.", "H > 1", delta=edit.rolled(1)),
+    _fault("delta_of_next_row", "Delta is that of the neighbouring query.", "T > 1", delta=edit.take_neighbour(2)),
+    _fault("delta_of_next_head", "Delta is that of the neighbouring head.", "H > 1", delta=edit.take_neighbour(1)),
     _fault("delta_of_output", "Delta is the output times itself.",
            delta=lambda _, known: (known.returned**2).sum(axis=-1, keepdims=True)),
-    _fault("delta_bfloat16", "Delta is stored in bfloat16.", delta=rounded(BFLOAT16)),
+    _fault("delta_bfloat16", "Delta is stored in bfloat16.", delta=store_in(BFLOAT16)),
     _fault("delta_of_float16", "Delta comes of an output that was stored in float16.",
-           delta=lambda _, known: (known.taken.grad * rounded(FLOAT16)(known.output, known)).sum(-1, keepdims=True)),
+           delta=lambda _, known: (known.taken.grad * store_in(FLOAT16)(known.output, known)).sum(-1, keepdims=True)),
     _fault("delta_lost_at_tile", "The last query of a tile has no delta.", "T > 15",
            delta=where(lambda rows, _: rows % 16 == 15, edit.zero)),
     _fault("delta_unweighted", "Delta is taken off behind the product with the weights.",
@@ -389,54 +390,57 @@ _WEIGHTS = (
            weights=lambda _, known: known.exponentials),
     _fault("value_weights_unnormalised", "The weights of the value's gradient are not divided by their sum.",
            value_weights=lambda _, known: known.exponentials),
-    _fault("weights_epsilon", "An epsilon stands in the denominator, in the backward pass alone.", same=_TOO_SMALL,
-           weights=edit.with_epsilon),
-    _fault("weights_float16", "Recomputed weights are stored in float16.", weights=rounded(FLOAT16)),
-    _fault("weights_bfloat16", "Recomputed weights are stored in bfloat16.", weights=rounded(BFLOAT16)),
-    _fault("dropout_left_on", "The backward pass drops weights which the forward pass has kept.", weights=edit.dropped),
+    _fault("weights_epsilon", "An epsilon stands in the denominator, in the backward pass alone.",
+           same=_TOO_SMALL, weights=edit.with_epsilon),
+    _fault("weights_float16", "Recomputed weights are stored in float16.", weights=store_in(FLOAT16)),
+    _fault("weights_bfloat16", "Recomputed weights are stored in bfloat16.", weights=store_in(BFLOAT16)),
+    _fault("dropout_left_on", "The backward pass drops weights which the forward pass has kept.",
+           weights=edit.drop_tenths),
     _fault("short_logarithm", "log2(e) has four digits in the backward kernel.", weights=edit.of_short_logarithm),
     _fault("lse_base_two", "The log-sum-exp is read to base two.", lse=lambda a, _: a / a.dtype.type(np.log(2))),
-    _fault("lse_bfloat16", "The log-sum-exp is kept in bfloat16.", lse=rounded(BFLOAT16)),
-    _fault("lse_of_next_row", "The log-sum-exp is that of the neighbouring query.", "T > 1", lse=edit.rolled(2)),
-    _fault("lse_of_next_head", "The log-sum-exp is that of the neighbouring head.", "H > 1", lse=edit.rolled(1)),
+    _fault("lse_bfloat16", "The log-sum-exp is kept in bfloat16.", lse=store_in(BFLOAT16)),
+    _fault("lse_of_next_row", "The log-sum-exp is that of the neighbouring query.", "T > 1",
+           lse=edit.take_neighbour(2)),
+    _fault("lse_of_next_head", "The log-sum-exp is that of the neighbouring head.", "H > 1",
+           lse=edit.take_neighbour(1)),
     _fault("products_tf32", "dP is formed in TF32.", same=_EXACT, products=edit.products_tf32),
     _fault("products_of_first_head", "dP is formed with the values of the first head.", "Hkv > 1",
            products=lambda _, known: known.taken.grad @ known.taken.value[:, :1].swapaxes(-1, -2)),
-    _fault("scores_bfloat16", "dS is stored in bfloat16.", scores=rounded(BFLOAT16)),
-    _fault("scores_float16", "dS is stored in float16.", scores=rounded(FLOAT16)),
-    _fault("scores_truncated", "dS is cut off to 16 bits.", scores=edit.truncated),
+    _fault("scores_bfloat16", "dS is stored in bfloat16.", scores=store_in(BFLOAT16)),
+    _fault("scores_float16", "dS is stored in float16.", scores=store_in(FLOAT16)),
+    _fault("scores_truncated", "dS is cut off to 16 bits.", scores=edit.cut_to_16_bits),
 )
 
 _READ = (
-    _fault("misread", "The output's gradient is read as if channels came before queries.", "T > 1 and Dv > 1",
-           grad=edit.misread),
-    _fault("heads_misread", "The output's gradient is read as if it lay (B,T,H,Dv).", "H > 1 and T > 1",
-           grad=edit.heads_misread),
+    _fault("misread", "The output's gradient is read as if channels came before queries.",
+           "T > 1 and Dv > 1", grad=edit.misread),
+    _fault("heads_misread", "The output's gradient is read as if it lay (B,T,H,Dv).",
+           "H > 1 and T > 1", grad=edit.heads_misread),
     _fault("of_first_entry", "All batch entries have the output's gradient of the first.", "B > 1",
            grad=lambda a, _: a[:1] + 0 * a),
     _fault("of_first_row", "A gradient at stride 0 is taken for granted: the first query's serves all.", "T > 1",
            grad=lambda a, _: a[:, :, :1] + 0 * a),
-    _fault("value_of_next_head", "The value's gradient is formed with the neighbouring head's.", "H > 1",
-           value_grad=edit.rolled(1)),
+    _fault("value_of_next_head", "The value's gradient is formed with the neighbouring head's.",
+           "H > 1", value_grad=edit.take_neighbour(1)),
     _fault("query_of_first_keys", "The query's gradient is formed with the keys of the first head.", "Hkv > 1",
            query_keys=lambda a, _: a[:, :1] + 0 * a),
     _fault("key_of_next_queries", "The key's gradient is formed with the neighbouring head's queries.", "H > 1",
-           key_queries=edit.rolled(1)),
+           key_queries=edit.take_neighbour(1)),
     _fault("key_transposed", "dS is not transposed for the key's gradient.", "T = S > 1",
            key_dots=lambda a, _: a.swapaxes(-1, -2) if a.shape[-1] == a.shape[-2] else a),
     _fault("key_channels_reversed", "The key's channels are written in the order of the registers.", "D > 1",
            key_result=lambda a, _: a[..., ::-1]),
     _fault("key_of_other_entry", "The key's gradient is written to another batch entry.", "B > 1",
            key_sum=lambda a, _: a[::-1]),
-    _fault("value_of_other_entry", "The value's gradient is written to another batch entry.", "B > 1",
-           value_sum=lambda a, _: a[::-1]),
+    _fault("value_of_other_entry", "The value's gradient is written to another batch entry.",
+           "B > 1", value_sum=lambda a, _: a[::-1]),
 )
 
 _SUMS = (
-    _fault("key_of_one_head", "Of a group, the first head's gradient of the key is kept.", "Hkv < H",
-           key_sum=edit.first_of_group),
-    _fault("value_of_one_head", "Of a group, the first head's gradient of the value is kept.", "Hkv < H",
-           value_sum=edit.first_of_group),
+    _fault("key_of_one_head", "Of a group, the first head's gradient of the key is kept.",
+           "Hkv < H", key_sum=edit.first_of_group),
+    _fault("value_of_one_head", "Of a group, the first head's gradient of the value is kept.",
+           "Hkv < H", value_sum=edit.first_of_group),
     _fault("key_group_mean", "The key's gradient is the mean over the group.", "Hkv < H", key_sum=edit.mean_of_group),
     _fault("value_group_mean", "The value's gradient is the mean over the group.", "Hkv < H",
            value_sum=edit.mean_of_group),
@@ -444,16 +448,16 @@ _SUMS = (
            key_sum=edit.groups_by_turns),
     _fault("last_keys_skipped", "The last block of keys is left out of the query's gradient.", "S > 16",
            query_dots=where(lambda _, keys: edit.last_block(keys) & (len(keys) > edit.BLOCK), edit.zero)),
-    _fault("update_lost", "Two blocks write the query's gradient at once, and the last one stays.", "S > 16",
-           query_dots=where(lambda _, keys: ~edit.last_block(keys), edit.zero)),
-    _fault("block_twice", "The first block of queries is added to the key's gradient twice.", "T > 4",
-           key_dots=where(lambda rows, _: (rows < 4) & (len(rows) > 4), times(2))),
+    _fault("update_lost", "Two blocks write the query's gradient at once, and the last one stays.",
+           "S > 16", query_dots=where(lambda _, keys: ~edit.last_block(keys), edit.zero)),
+    _fault("block_twice", "The first block of queries is added to the key's gradient twice.",
+           "T > 4", key_dots=where(lambda rows, _: (rows < 4) & (len(rows) > 4), times(2))),
     _fault("last_rows_skipped", "Queries beyond the last whole block are left out of the value's gradient.",
            "T > 16, not a multiple of 16",
            value_weights=where(lambda rows, _: (rows >= len(rows) // 16 * 16) & (len(rows) > 16), edit.zero)),
     _fault("without_diagonal", "The key at a query's own place is left out of the key's gradient.",
            key_dots=where(np.equal, edit.zero)),
-    _fault("query_float16", "The query's gradient is stored in float16.", query_result=rounded(FLOAT16),
+    _fault("query_float16", "The query's gradient is stored in float16.", query_result=store_in(FLOAT16),
            same={DType.FLOAT16: "it is returned in float16 anyway"}),
     _fault("query_fixed_point", "The query's gradient is stored in fixed point.",
            query_result=lambda a, _: np.round(a, 4)),
@@ -471,10 +475,10 @@ _VISIBILITY = (
            weights=lambda a, known: np.where(known.taken.call.causal & np.equal(*edit.places(known)), 0, a)),
     _fault("mask_dropped", "The backward pass does not mask.", "gradients together with mask",
            reread=edit.reread_without("mask")),
-    _fault("bias_dropped", "Weights are recomputed without the bias.", "gradients together with bias",
-           reread=edit.reread_without("bias")),
-    _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
-           reread=edit.reread_without("key_lengths")),
+    _fault("bias_dropped", "Weights are recomputed without the bias.",
+           "gradients together with bias", reread=edit.reread_without("bias")),
+    _fault("key_lengths_dropped", "The backward pass knows no lengths.",
+           "gradients together with key_lengths", reread=edit.reread_without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",
            scores=lambda a, known: np.where(edit.empty_rows(known), np.nan, a)),
     _fault("empty_row_mean", "A row that sees no key has the gradient of a mean.", "a row that sees no key",
@@ -492,8 +496,8 @@ _ADDED = (
            bias_sum=lambda a, known: a * a.dtype.type(a.size / known.scores[..., :known.taken.keys].size)),
     _fault("bias_leaks", "The bias's gradient is not masked.", "gradients together with bias and hidden keys",
            full_bias=lambda a, known: np.where(known.taken.visible[..., :known.taken.keys], a, a.dtype.type(1e-3))),
-    _fault("sinks_negated", "The sink's gradient has the opposite sign.", "gradients together with sinks",
-           sinks_sum=times(-1)),
+    _fault("sinks_negated", "The sink's gradient has the opposite sign.",
+           "gradients together with sinks", sinks_sum=times(-1)),
     _fault("sinks_of_first_entry", "The sink's gradient is that of the first batch entry.",
            "gradients together with sinks and B > 1",
            sinks_sum=lambda _, known: known.scores[:1, :, :, known.taken.keys].sum(axis=(0, 2))),

@@ -61,7 +61,7 @@ def _own_keys(work: PreparedCall) -> Array:
     return _all(work) if own is None else own
 
 
-def _limited(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
+def _with_own_keys(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
     """A maker of attention functions to which other keys belong to an entry, (B,1,1,S) or more of it; what further
     aspects hide stays hidden.
     """
@@ -69,7 +69,7 @@ def _limited(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  
 
 
 def _with_lengths(change: Callable[[Array], Array]) -> Keys:
-    """A function for `_limited` with other lengths (B,) than it was given."""
+    """A function for `_with_own_keys` with other lengths (B,) than it was given."""
     return lambda work: _own_keys(work if work.key_lengths is None else
                                        work.but(key_lengths=change(work.key_lengths)))
 
@@ -89,7 +89,7 @@ def _of_flat_heads(work: PreparedCall) -> Array:
     return np.arange(S) < flat[..., None, None]
 
 
-def _added(logits: Array, work: PreparedCall) -> Array:
+def _add_penalty_beyond(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those beyond a length."""
     biased = sound.add_bias(logits, work)
     return np.where(_own_keys(work), biased, biased + biased.dtype.type(-1e4))
@@ -137,7 +137,7 @@ def _spoilt(output: Array, work: PreparedCall) -> Array:
     return np.where(beyond, np.nan, output)
 
 
-def _packed(output: Array, work: PreparedCall) -> Array:
+def _store_packed(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): rows of all entries are stored one after the other, and read back at equal distances."""
     if work.query_lengths is None:
         return output
@@ -176,54 +176,54 @@ _UNEQUAL = "entries of unequal length"
 _LOST = LostKeyword("key_lengths", "The lengths are", f"{_FEWER_KEYS},")
 
 _OF_KEYS = (
-    Fault("key_lengths_ignored", "key_lengths", "The lengths are accepted and not applied.", _FEWER_KEYS,
-          forget("key_lengths")),
-    Fault("key_lengths_of_next", "key_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
-          _limited(_with_lengths(lambda lengths: np.roll(lengths, -1)))),
+    Fault("key_lengths_ignored", "key_lengths",
+          "The lengths are accepted and not applied.", _FEWER_KEYS, forget("key_lengths")),
+    Fault("key_lengths_of_next", "key_lengths", "Each batch entry has the length of the next one.",
+          _UNEQUAL, _with_own_keys(_with_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("key_lengths_of_first", "key_lengths", "All batch entries have the length of the first.", _UNEQUAL,
-          _limited(_with_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
+          _with_own_keys(_with_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
     Fault("key_lengths_largest", "key_lengths", "The batch is cut to its longest entry, and no further.", _UNEQUAL,
-          _limited(_with_lengths(lambda lengths: np.full_like(lengths, lengths.max())))),
-    Fault("key_lengths_one_longer", "key_lengths", "The comparison is <= in place of <.", _FEWER_KEYS,
-          _limited(_with_lengths(lambda lengths: lengths + 1))),
+          _with_own_keys(_with_lengths(lambda lengths: np.full_like(lengths, lengths.max())))),
+    Fault("key_lengths_one_longer", "key_lengths", "The comparison is <= in place of <.",
+          _FEWER_KEYS, _with_own_keys(_with_lengths(lambda lengths: lengths + 1))),
     Fault("key_lengths_one_shorter", "key_lengths", "The index of the last key is taken for the number of keys.",
-          "lengths of 1 or more", _limited(_with_lengths(lambda lengths: lengths - 1))),
+          "lengths of 1 or more", _with_own_keys(_with_lengths(lambda lengths: lengths - 1))),
     Fault("key_lengths_rounded_up", "key_lengths", "The last block of 8 keys is attended to whole.",
           "lengths below S that are no multiple of 8",
-          _limited(_with_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+          _with_own_keys(_with_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("key_lengths_rounded_down", "key_lengths", "The last block of 8 keys is left out where it is not full.",
           "lengths above 8 that are no multiple of 8",
-          _limited(_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
+          _with_own_keys(_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("key_lengths_zero_is_all", "key_lengths", "A length of 0 is taken for one that was not given.",
-          "a length of 0", _limited(lambda work: _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True))),
+          "a length of 0", _with_own_keys(lambda work: _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True))),
     Fault("key_lengths_from_the_end", "key_lengths", "The last keys are attended to, as after padding on the left.",
-          _FEWER_KEYS, _limited(lambda work: _own_keys(work)[..., ::-1])),
+          _FEWER_KEYS, _with_own_keys(lambda work: _own_keys(work)[..., ::-1])),
     Fault("key_lengths_of_flat_heads", "key_lengths",
           "The kernel's index runs over batch entries and heads, and reads the lengths as if over entries.",
-          "entries of unequal length, H > 1", _limited(_of_flat_heads)),
+          "entries of unequal length, H > 1", _with_own_keys(_of_flat_heads)),
     Fault("key_lengths_first_head_only", "key_lengths", "The lengths are heeded in the first head only.",
           "lengths below S, H > 1", heed_in_first(1, "key_lengths")),
-    Fault("key_lengths_not_in_last_row", "key_lengths", "The last query is masked by the tile's edge alone.",
-          _FEWER_KEYS,
-          _limited(lambda work: _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None])),
-    Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.", "lengths above T",
-          _limited(_bound_by_queries)),
+    Fault("key_lengths_not_in_last_row", "key_lengths",
+          "The last query is masked by the tile's edge alone.", _FEWER_KEYS,
+          _with_own_keys(lambda work: _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None])),
+    Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.",
+          "lengths above T", _with_own_keys(_bound_by_queries)),
     Fault("key_lengths_of_queries", "key_lengths", "The query rows are unpadded with the lengths of the keys.",
           "lengths below T", staged(clear=_rows_instead)),
     Fault("key_lengths_shift_causal", "key_lengths",
           "With lengths, the causal flag is aligned at the end, and without at the beginning.",
           "lengths other than T, together with causal", staged(past=_from_lengths)),
     Fault("key_lengths_add_1e4", "key_lengths", "Logits beyond a length are lowered by 1e4, not hidden.",
-          "logits that differ by 1e4, or a length of 0", _limited(_all, add_bias=_added)),
+          "logits that differ by 1e4, or a length of 0", _with_own_keys(_all, add_bias=_add_penalty_beyond)),
     Fault("key_lengths_after_softmax", "key_lengths", "Weights beyond a length become 0 after the softmax.",
-          _FEWER_KEYS, _limited(_all, softmax=_in_the_sum)),
+          _FEWER_KEYS, _with_own_keys(_all, softmax=_in_the_sum)),
     Fault("key_lengths_zero_times_content", "key_lengths",
           "What lies beyond a length is multiplied by a weight of 0, and 0 times NaN is NaN.",
           "NaN or infinity beyond a length", staged(mix=lambda weights, work: weights @ work.value)),
     *_LOST.dropped("with_mask", "with_bias", *WITH_PLACED, "for_one_query"),
     Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
-          made=WrongForm("vmap", _limited(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
+          made=WrongForm("vmap", _with_own_keys(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
     state.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
                      "entries of several lengths", state.in_parts(_longest), "key_lengths"),
 )
@@ -252,7 +252,7 @@ _OF_QUERIES = (
           _FEWER_QUERIES, staged(clear=_spoilt)),
     Fault("query_lengths_packed_together", "query_lengths",
           "Rows are stored one entry after the other, and read back as if all entries were of one length.",
-          "lengths below T, B > 1", staged(clear=_packed)),
+          "lengths below T, B > 1", staged(clear=_store_packed)),
     Fault("query_lengths_limit_keys", "query_lengths", "The numbers of queries hide keys, as if T were S.",
           "lengths below S", staged(own_keys=_also_of_keys)),
     Fault("query_lengths_of_keys", "query_lengths", "The two kinds of lengths are exchanged for the rows.",

@@ -31,7 +31,7 @@ from attnspec.questions.asker import (
 from attnspec.questions.inputs import ask_hidden_row
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
-from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned
+from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poison_hidden
 
 SlotsOf = Literal["query", "key", "value", "past_key", "past_value"]
 LengthsOf = Literal["key_lengths", "query_lengths"]
@@ -52,11 +52,11 @@ def cut_to_lengths(posed: Attention, *, along: Literal["batch"]) -> Attention:  
     problem = posed.one
     if problem.key_lengths is None or not problem.key_lengths.all():
         raise NoClaim("a batch entry has no key to keep")
-    parts = tuple(_cut(problem, entry, int(length)) for entry, length in enumerate(problem.key_lengths))
+    parts = tuple(_cut_entry(problem, entry, int(length)) for entry, length in enumerate(problem.key_lengths))
     return replace(posed, parts=parts, join="B")
 
 
-def _cut(problem: Problem, entry: int, length: int) -> Problem:
+def _cut_entry(problem: Problem, entry: int, length: int) -> Problem:
     """One batch entry with so many keys, handed over without their number."""
     def kept(array: Array | None) -> Array | None:
         """One entry of (B,H,S,D) or (B,H,T,S), cut along S."""
@@ -85,7 +85,8 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
     entries = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and entries > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    return posed.but(**{name: poisoned(getattr(problem, name), places, content) for name, places in beyond.items()})
+    return posed.but(**{name: poison_hidden(getattr(problem, name), places, content)
+                        for name, places in beyond.items()})
 
 
 def _places_beyond(problem: Problem, array: SlotsOf) -> Array:

@@ -24,7 +24,7 @@ def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
     return lambda logits, _: change(log_sum_exp(logits))
 
 
-def _again(**changes: object) -> Lse:
+def _form_again(**changes: object) -> Lse:
     """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
     def lse(logits: Array, work: PreparedCall) -> Array:
         """Of the call without it; the logits in effect are not looked at."""
@@ -69,7 +69,7 @@ def _with_lse(change: Callable[[Array], Array]) -> Callable[[HandedOver], Answer
     return answer
 
 
-def _turned(lse: Array) -> Array:
+def _read_time_first(lse: Array) -> Array:
     """(B,H,T) read from memory that lies (B,T,H)."""
     B, H, T = lse.shape
     return np.ascontiguousarray(lse.swapaxes(1, 2)).reshape(B, H, T)
@@ -81,7 +81,7 @@ def _before_weights(call: HandedOver) -> Answer:
     return (found[0], found[2], found[1]) if call.return_lse and call.return_weights else found
 
 
-def _undivided(call: HandedOver) -> Answer:
+def _leave_undivided(call: HandedOver) -> Answer:
     """The output of the split kernel, which is divided by the sum only when the parts are merged."""
     found = attention(call)
     if not call.return_lse:
@@ -115,17 +115,17 @@ _FAULTS = (
     Fault("lse_has_output_dtype", "return_lse", "The log-sum-exp comes back in float16.", _ANY,
           around(_with_lse(lambda lse: lse.astype(np.float16)))),
     Fault("lse_unscaled", "return_lse", "The log-sum-exp is of dot products that were not scaled.",
-          "a scale other than 1", staged(lse=_again(scale=1.0))),
+          "a scale other than 1", staged(lse=_form_again(scale=1.0))),
     Fault("lse_without_bias", "return_lse", "The log-sum-exp is formed before the bias is added.",
-          "return_lse together with a bias", staged(lse=_again(bias=None))),
+          "return_lse together with a bias", staged(lse=_form_again(bias=None))),
     Fault("lse_of_dot_products", "return_lse",
           "The log-sum-exp is of dot products times 1/sqrt(D) alone, whatever scale, cap, bias or sink is given.",
-          "return_lse together with what changes logits", staged(lse=_again(**acting_on(Acts.LOGITS)))),
+          "return_lse together with what changes logits", staged(lse=_form_again(**acting_on(Acts.LOGITS)))),
     Fault("lse_without_sink", "return_lse", "The sink is left out of the log-sum-exp.",
-          "return_lse together with sinks", staged(lse=_again(sinks=None))),
+          "return_lse together with sinks", staged(lse=_form_again(sinks=None))),
     Fault("lse_of_all_keys", "return_lse", "Hidden keys are counted in the log-sum-exp.",
           "return_lse together with hidden keys",
-          staged(lse=lambda logits, work: _again(visible=np.ones_like(work.visible))(logits, work))),
+          staged(lse=lambda logits, work: _form_again(visible=np.ones_like(work.visible))(logits, work))),
     Fault("lse_of_hidden_row_nan", "return_lse", "The log-sum-exp of a row that sees no key is NaN.",
           "a row that sees no key", staged(lse=_of_hidden(np.nan))),
     Fault("lse_of_hidden_row_infinite", "return_lse", "The log-sum-exp of a row that sees no key is +inf.",
@@ -135,9 +135,9 @@ _FAULTS = (
     Fault("lse_of_first_head", "return_lse", "All heads have that of the first.", "return_lse with H > 1",
           around(_with_lse(lambda lse: np.repeat(lse[:, :1], lse.shape[1], axis=1)))),
     Fault("lse_time_first", "return_lse", "The log-sum-exp lies (B,T,H) and is read as (B,H,T).",
-          "return_lse with H > 1 and T > 1", around(_with_lse(_turned))),
+          "return_lse with H > 1 and T > 1", around(_with_lse(_read_time_first))),
     Fault("lse_leaves_output_undivided", "return_lse", "With a log-sum-exp, the output is not divided by its sum.",
-          _ANY, around(_undivided)),
+          _ANY, around(_leave_undivided)),
     Fault("lse_before_weights", "return_lse", "The log-sum-exp is returned before the weights.",
           "return_lse together with return_weights", around(_before_weights)),
 )

@@ -10,14 +10,14 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
-from attnspec.faults.precision import BFLOAT16, FLOAT16, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through
 from attnspec.faults.staged import staged, with_mask
-from attnspec.faults.staged_forms import attending, staged_layer
+from attnspec.faults.staged_forms import Layer, attending, staged_layer
 from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _changed(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
+def _with_bias(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
     """An `add_bias` stage that adds another bias (B,H,T,S) where there is one."""
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
@@ -43,7 +43,7 @@ def _to_weights(weights: Array, work: PreparedCall) -> Array:
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
-def _multiplied(logits: Array, work: PreparedCall) -> Array:
+def _multiply_by_bias(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
 
@@ -61,7 +61,7 @@ def _as_mask(call: HandedOver) -> PreparedCall:
     return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
 
 
-def _clipped(call: HandedOver) -> PreparedCall:
+def _clip_bias(call: HandedOver) -> PreparedCall:
     """Between -30 and 30, `to keep gradients finite`; -inf too."""
     bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
     return sound.take(call.but(bias=bias))
@@ -79,42 +79,42 @@ _OF_BIAS = (
     Fault("bias_ignored", "bias", "The bias is ignored: the fused path takes none.", "a bias", forget("bias")),
     Fault("bias_before_scale", "bias", "The bias is added to the raw dot products and scaled with them.",
           "a bias and a scale other than 1", staged(add_bias=_before_scale)),
-    Fault("bias_doubled", "bias", "The bias is added twice, by the caller and by the kernel.", "a bias",
-          staged(add_bias=_changed(lambda bias, _: bias + bias))),
+    Fault("bias_doubled", "bias", "The bias is added twice, by the caller and by the kernel.",
+          "a bias", staged(add_bias=_with_bias(lambda bias, _: bias + bias))),
     Fault("bias_subtracted", "bias", "The bias is subtracted, as if it were a penalty on distance.", "a bias",
-          staged(add_bias=_changed(lambda bias, _: -np.where(np.isneginf(bias), 0, bias)))),
-    Fault("bias_multiplied", "bias", "The logits are multiplied by the bias, as by a gate.", "a bias",
-          staged(add_bias=_multiplied)),
+          staged(add_bias=_with_bias(lambda bias, _: -np.where(np.isneginf(bias), 0, bias)))),
+    Fault("bias_multiplied", "bias", "The logits are multiplied by the bias, as by a gate.",
+          "a bias", staged(add_bias=_multiply_by_bias)),
     Fault("bias_after_softmax", "bias", "The bias is added to the weights.", "a bias",
           staged(add_bias=lambda logits, _: logits, weigh=_to_weights)),
-    Fault("bias_transposed", "bias", "Rows and columns of the bias are exchanged.", "a bias that is not symmetric",
-          staged(add_bias=_changed(_bias_transposed))),
-    Fault("bias_of_first_head", "bias", "The head axis of the bias is dropped.", "a bias with H > 1",
-          staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 1)))),
+    Fault("bias_transposed", "bias", "Rows and columns of the bias are exchanged.",
+          "a bias that is not symmetric", staged(add_bias=_with_bias(_bias_transposed))),
+    Fault("bias_of_first_head", "bias", "The head axis of the bias is dropped.",
+          "a bias with H > 1", staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 1)))),
     Fault("bias_of_first_batch", "bias", "The bias of the first batch entry is used for the whole batch.",
-          "a bias with B > 1", staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 0)))),
-    Fault("bias_of_first_row", "bias", "The first row of the bias is used for all queries.", "a bias with T > 1",
-          staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 2)))),
+          "a bias with B > 1", staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 0)))),
+    Fault("bias_of_first_row", "bias", "The first row of the bias is used for all queries.",
+          "a bias with T > 1", staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 2)))),
     Fault("bias_averaged_over_heads", "bias", "Relative positions are shared, so the heads' biases are averaged.",
-          "a bias with H > 1", staged(add_bias=_changed(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
-    Fault("bias_heads_reversed", "bias", "The heads use the bias in reverse order.", "a bias with H > 1",
-          staged(add_bias=_changed(lambda bias, _: bias[:, ::-1]))),
+          "a bias with H > 1", staged(add_bias=_with_bias(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
+    Fault("bias_heads_reversed", "bias", "The heads use the bias in reverse order.",
+          "a bias with H > 1", staged(add_bias=_with_bias(lambda bias, _: bias[:, ::-1]))),
     Fault("bias_last_key_lost", "bias", "The bias table is one column short.", "a bias",
-          staged(add_bias=_changed(_last_key_lost))),
+          staged(add_bias=_with_bias(_last_key_lost))),
     Fault("bias_shifted", "bias", "The bias is indexed one column off.", "a bias with S > 1",
-          staged(add_bias=_changed(lambda bias, _: np.roll(bias, 1, axis=-1)))),
+          staged(add_bias=_with_bias(lambda bias, _: np.roll(bias, 1, axis=-1)))),
     Fault("bias_as_mask", "bias", "A float mask is cast to boolean, so every key whose bias is not 0 is allowed.",
           "a bias", staged(take=_as_mask)),
     Fault("bias_clipped_30", "bias", "The bias is clipped to ±30; -inf becomes -30.",
-          "a bias beyond ±30, or -inf", staged(take=_clipped)),
+          "a bias beyond ±30, or -inf", staged(take=_clip_bias)),
     *_BIAS.dropped("with_weights", "for_one_query", with_mask="both share one argument",
                    with_causal="that kernel takes none"),
-    Fault("bias_rounded_to_bfloat16", "bias", "The bias is stored in bfloat16.",
-          "a bias that bfloat16 cannot hold", staged(add_bias=_changed(lambda bias, _: through(bias, BFLOAT16))),
+    Fault("bias_rounded_to_bfloat16", "bias", "The bias is stored in bfloat16.", "a bias that bfloat16 cannot hold",
+          staged(add_bias=_with_bias(lambda bias, _: round_through(bias, BFLOAT16))),
           equivalents={DType.BFLOAT16: "a bias in bfloat16 is in bfloat16 already"}),
     Fault("bias_sum_in_float16", "bias", "Logits and bias are added in float16.",
           "a bias, and logits that float16 cannot hold with it",
-          staged(add_bias=lambda logits, work: through(sound.add_bias(logits, work), FLOAT16)
+          staged(add_bias=lambda logits, work: round_through(sound.add_bias(logits, work), FLOAT16)
                  if work.bias is not None else logits)),
 )
 
@@ -188,8 +188,8 @@ _OF_MASK = (
           link="https://github.com/jax-ml/jax/issues/23349"),
     Fault("mask_inverted", "mask", "The mask is read the wrong way round: True means that a query may attend.",
           "a mask", staged(masked=with_mask(lambda mask, _: ~mask))),
-    Fault("mask_transposed", "mask", "Rows and columns of the mask are exchanged.", "a mask that is not symmetric",
-          staged(masked=with_mask(_mask_transposed))),
+    Fault("mask_transposed", "mask", "Rows and columns of the mask are exchanged.",
+          "a mask that is not symmetric", staged(masked=with_mask(_mask_transposed))),
     Fault("mask_of_first_batch", "mask", "One mask is built, from the first sequence, for the whole batch.",
           "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 0)))),
     Fault("mask_of_next_entry", "mask", "Each batch entry has the mask of its neighbour.",
@@ -233,8 +233,8 @@ _OF_MASK = (
     Fault("mask_padded_left", "mask", "Lengths are kept, but the padding is assumed on the left.",
           "a row with a masked key behind a visible one",
           staged(masked=with_mask(lambda mask, work: np.flip(_lengths(mask, work), axis=-1)))),
-    Fault("mask_hides_queries", "mask", "The key mask is applied to the queries.", "any mask with a masked key",
-          staged(masked=with_mask(_hides_queries))),
+    Fault("mask_hides_queries", "mask", "The key mask is applied to the queries.",
+          "any mask with a masked key", staged(masked=with_mask(_hides_queries))),
     Fault("mask_last_key_open", "mask", "The loop over the mask ends one column early.",
           "a row whose last key is masked",
           staged(masked=with_mask(lambda mask, work: mask | (np.arange(work.shape[3]) == work.shape[3] - 1)))),
@@ -272,10 +272,10 @@ def _zero_times_infinity(logits: Array, work: PreparedCall) -> Array:
 _OFF_BY_ONE = _where_causal(lambda T, S: sound.triangle(T, S, 1))
 
 _OF_CAUSAL = (
-    Fault("causal_ignored", "causal", "The causal flag is accepted and never used.", "causal with S > 1",
-          forget("causal")),
-    Fault("causal_off_by_one", "causal", "`>` for `>=`: each query sees one later key.", "causal with S > 1",
-          staged(past=_OFF_BY_ONE)),
+    Fault("causal_ignored", "causal", "The causal flag is accepted and never used.",
+          "causal with S > 1", forget("causal")),
+    Fault("causal_off_by_one", "causal", "`>` for `>=`: each query sees one later key.",
+          "causal with S > 1", staged(past=_OFF_BY_ONE)),
     Fault("causal_strict", "causal", "The diagonal is masked as well, so that a query does not see itself.",
           "causal", staged(past=_where_causal(lambda T, S: sound.triangle(T, S, -1)))),
     Fault("causal_bottom_right", "causal", "The causal mask is aligned bottom-right, while top-left is expected.",
@@ -296,8 +296,8 @@ _OF_CAUSAL = (
           "causal with H > 1 and S > 1", heed_in_first(1, "causal")),
     *_CAUSAL.dropped("with_weights", "for_one_query", with_mask="it replaces the causal one",
                      with_bias="both share one argument"),
-    Fault("causal_dropped_when_square", "causal", "The causal flag is dropped where T = S.", "causal with T = S > 1",
-          forget("causal", where=_is_square)),
+    Fault("causal_dropped_when_square", "causal", "The causal flag is dropped where T = S.",
+          "causal with T = S > 1", forget("causal", where=_is_square)),
     Fault("causal_dropped_when_not_square", "causal",
           "The causal flag is dropped where T and S differ, as if that were cross-attention.",
           "causal with T ≠ S and S > 1", forget("causal", where=lambda call: not _is_square(call))),
@@ -305,8 +305,8 @@ _OF_CAUSAL = (
           "A mask that is all True is skipped, and the causal mask with it.",
           "causal together with a mask that is all True",
           forget("causal", where=lambda call: call.mask is not None and bool(np.all(call.mask)))),
-    Fault("causal_always", "causal", "It is causal even without the causal flag.", "no causal flag, S > 1",
-          staged(past=lambda work: sound.triangle(*work.shape[2:]))),
+    Fault("causal_always", "causal", "It is causal even without the causal flag.",
+          "no causal flag, S > 1", staged(past=lambda work: sound.triangle(*work.shape[2:]))),
     Fault("causal_after_softmax", "causal", "Later keys are cut from the weights, which are not normalised again.",
           "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool),
                                       weigh=lambda weights, work: weights * sound.past(work))),
@@ -315,29 +315,36 @@ _OF_CAUSAL = (
           "causal", staged(hide=_zero_times_infinity)),
 )
 
-_OF_LAYERS = {about: tuple(Fault(f"layer_{name}", about, story, reach, make, kind=Kind.LAYER)
-                           for name, story, reach, make in faults) for about, faults in {
-    "mask": (
-        ("mask_ignored", "The mask is accepted and never used.", "a mask", forget_in_layer("mask")),
-        ("mask_of_next_entry", "Each batch entry has the mask of its neighbour.", "B > 1 with masks that differ",
-         staged_layer(attend=attending(masked=_NEXT_ENTRY))),
-        ("mask_head_major", "The mask is tiled over heads, the inputs are folded (H·B).",
-         "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=_HEAD_MAJOR))),
-        ("mask_dropped_without_weights", "The mask is dropped on the fast path, where no weights are asked for.",
-         "a mask without return_weights", forget_in_layer("mask", lambda call: not call.return_weights)),
-        ("mask_dropped_with_causal", "Plain causal masking replaces the caller's mask.", "a mask together with causal",
-         forget_in_layer("mask", lambda call: call.causal))),
-    "bias": (
-        ("bias_ignored", "The bias is ignored: the layer does not pass it on.", "a bias", forget_in_layer("bias")),),
-    "causal": (
-        ("causal_ignored", "The causal flag is ignored: the layer does not pass it on.", "causal, S > 1",
-         forget_in_layer("causal")),
-        ("causal_dropped_with_weights", "The causal flag is dropped where weights are asked for.",
-         "causal together with return_weights", forget_in_layer("causal", lambda call: call.return_weights)),
-        ("causal_off_by_one", "`triu(diagonal=2)`: each query sees one later key.", "causal, S > 1",
-         staged_layer(attend=attending(past=_OFF_BY_ONE)))),
-}.items()}
+
+def _layer_fault(about: str, name: str, story: str, reach: str, make: Callable[[], Layer]) -> Fault:
+    return Fault(f"layer_{about}_{name}", about, story, reach, make, kind=Kind.LAYER)
+
+
+_MASK_OF_LAYERS = (
+    _layer_fault("mask", "ignored", "The mask is accepted and never used.", "a mask", forget_in_layer("mask")),
+    _layer_fault("mask", "of_next_entry", "Each batch entry has the mask of its neighbour.",
+                 "B > 1 with masks that differ", staged_layer(attend=attending(masked=_NEXT_ENTRY))),
+    _layer_fault("mask", "head_major", "The mask is tiled over heads, the inputs are folded (H·B).",
+                 "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=_HEAD_MAJOR))),
+    _layer_fault("mask", "dropped_without_weights",
+                 "The mask is dropped on the fast path, where no weights are asked for.",
+                 "a mask without return_weights", forget_in_layer("mask", lambda call: not call.return_weights)),
+    _layer_fault("mask", "dropped_with_causal", "Plain causal masking replaces the caller's mask.",
+                 "a mask together with causal", forget_in_layer("mask", lambda call: call.causal)),
+)
+_BIAS_OF_LAYERS = (
+    _layer_fault("bias", "ignored", "The bias is ignored: the layer does not pass it on.", "a bias",
+                 forget_in_layer("bias")),
+)
+_CAUSAL_OF_LAYERS = (
+    _layer_fault("causal", "ignored", "The causal flag is ignored: the layer does not pass it on.", "causal, S > 1",
+                 forget_in_layer("causal")),
+    _layer_fault("causal", "dropped_with_weights", "The causal flag is dropped where weights are asked for.",
+                 "causal together with return_weights", forget_in_layer("causal", lambda call: call.return_weights)),
+    _layer_fault("causal", "off_by_one", "`triu(diagonal=2)`: each query sees one later key.", "causal, S > 1",
+                 staged_layer(attend=attending(past=_OFF_BY_ONE))),
+)
 
 MISTAKES = AspectFaults(about={
-    "bias": (*_OF_BIAS, *_OF_LAYERS["bias"]), "mask": (*_OF_MASK, *_OF_LAYERS["mask"]),
-    "causal": (*_OF_CAUSAL, *_OF_LAYERS["causal"])})
+    "bias": (*_OF_BIAS, *_BIAS_OF_LAYERS), "mask": (*_OF_MASK, *_MASK_OF_LAYERS),
+    "causal": (*_OF_CAUSAL, *_CAUSAL_OF_LAYERS)})

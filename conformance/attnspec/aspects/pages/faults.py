@@ -17,7 +17,7 @@ from attnspec.faults.staged import (
     around,
     attention,
     gather,
-    gathered,
+    gather_from,
     slots_of_keys,
     staged,
     table_of,
@@ -80,10 +80,10 @@ def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], Ha
         """The page and the slot of each key that is counted."""
         pages, slots = slots_of_keys(replace(table, lengths=counted(table)))
         return pages % table.most, slots
-    return gathered(everywhere, lengths=counted)
+    return gather_from(everywhere, lengths=counted)
 
 
-def _owned(call: HandedOver) -> HandedOver:
+def _own_pages_once(call: HandedOver) -> HandedOver:
     """A page is held by the first entry that names it; others find zeros there."""
     table = table_of(call)
     if table is None:
@@ -138,21 +138,21 @@ _TWO = "several pages for an entry"
 
 _FAULTS = (
     _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
-           gather=gathered(_with_table(_in_order))),
-    _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
-           f"{_ANY}, T > 1",
-           gather=gathered(_with_table(_if_first(_in_order, lambda table: not _is_one_query(table))))),
+           gather=gather_from(_with_table(_in_order))),
+    _fault("pages_in_order_for_queries",
+           "The path for several queries reads the pool without the table.", f"{_ANY}, T > 1",
+           gather=gather_from(_with_table(_if_first(_in_order, lambda table: not _is_one_query(table))))),
     _fault("pages_in_order_for_one_query", "The path for a single query (T = 1) reads the pool without the table.",
-           f"{_ANY}, T = 1", gather=gathered(_with_table(_if_first(_in_order, _is_one_query)))),
+           f"{_ANY}, T = 1", gather=gather_from(_with_table(_if_first(_in_order, _is_one_query)))),
     _fault("pages_of_next_entry", "Each batch entry has the row of the next.", "B > 1",
-           gather=gathered(_with_table(lambda table: np.roll(table.pages, -1, axis=0)))),
+           gather=gather_from(_with_table(lambda table: np.roll(table.pages, -1, axis=0)))),
     _fault("pages_of_first_entry", "All batch entries have the row of the first.", "B > 1",
-           gather=gathered(_with_table(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
+           gather=gather_from(_with_table(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
     _fault("pages_by_columns", "The table is read along the wrong axis.", "B > 1, several pages for an entry",
-           gather=gathered(_with_table(lambda table: table.pages.T.reshape(table.pages.shape)))),
-    _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gathered(_late_border)),
+           gather=gather_from(_with_table(lambda table: table.pages.T.reshape(table.pages.shape)))),
+    _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gather_from(_late_border)),
     _fault("pages_of_four_slots", "The kernel counts in pages of 4 slots, and the cache has others.",
-           "pages of other than 4 slots", gather=gathered(_slots_of_kernel)),
+           "pages of other than 4 slots", gather=gather_from(_slots_of_kernel)),
     _fault("pages_read_whole", "The last page is read whole.", "a last page that is not full",
            gather=_reading(lambda table: -(-table.lengths // table.slots) * table.slots)),
     _fault("pages_last_lost", "The last page is not read unless it is full.", "a last page that is not full, after "
@@ -161,16 +161,16 @@ _FAULTS = (
            "a length that fills its pages, and a longer table", gather=_reading(_one_page_more)),
     _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
            gather=_reading(lambda table: np.full(len(table.lengths), len(table.places)))),
-    _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.", _ANY,
-           gather=gathered(of_value=_with_table(_in_order))),
+    _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.",
+           _ANY, gather=gather_from(of_value=_with_table(_in_order))),
     _fault("pages_owned_by_one", "A page that two entries share is read by the first one only.",
-           "pages that entries share", gather=_owned),
-    _fault("pages_heads_first", "A page is read as if heads came before slots.", "Hkv > 1, pages of several slots",
-           gather=_heads_first),
-    _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
-           gather=gathered(_with_table(lambda table: table.pages & 15))),
+           "pages that entries share", gather=_own_pages_once),
+    _fault("pages_heads_first", "A page is read as if heads came before slots.",
+           "Hkv > 1, pages of several slots", gather=_heads_first),
+    _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.",
+           "more than 16 pages", gather=gather_from(_with_table(lambda table: table.pages & 15))),
     _fault("pages_numbered_in_16_bits", "A page's number is kept in 16 bits.", "more than 65,536 pages",
-           gather=gathered(_with_table(lambda table: table.pages & 0xFFFF))),
+           gather=gather_from(_with_table(lambda table: table.pages & 0xFFFF))),
     _fault("pages_tail_of_32_lost",
            "Where a page has a multiple of 32 slots, the last one is not read unless it is full.",
            "pages of 32 slots and more, a last page that is not full, after another",
@@ -181,12 +181,12 @@ _FAULTS = (
            "what counts from a query's place, and a table that does not end at the last query",
            start=lambda work: work.shape[3] - work.shape[2]),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",
-           "NaN in slots that hold no key", gather=gathered(lambda table: (
+           "NaN in slots that hold no key", gather=gather_from(lambda table: (
                table.pages[:, table.places // table.slots] % table.most,
                np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))),
            mix=lambda weights, work: weights @ work.value),
-    Fault("pages_cleared", TABLE, "The first page is cleared in the pool after the call.", "any page",
-          around(_clears), form=InputForm.PAGED),
+    Fault("pages_cleared", TABLE, "The first page is cleared in the pool after the call.",
+          "any page", around(_clears), form=InputForm.PAGED),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"pages": {

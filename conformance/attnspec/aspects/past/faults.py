@@ -47,7 +47,7 @@ def _sound(past: Array, new: Array) -> Array:
     return np.concatenate([past, new], axis=2)
 
 
-def _changed(change: Callable[[Array], Array]) -> Change:
+def _with_past(change: Callable[[Array], Array]) -> Change:
     """Another past (B,Hkv,P,·) before the new ones."""
     return lambda past, new: _sound(change(past), new)
 
@@ -69,7 +69,7 @@ def _over_the_last(past: Array, new: Array) -> Array:
     return np.concatenate([past[:, :, :-1], new[:, :, :1], new], axis=2)
 
 
-def _tiled(call: HandedOver) -> HandedOver:
+def _tile_past_heads(call: HandedOver) -> HandedOver:
     """Past heads are repeated one after the other, new ones each beside itself."""
     if call.past_key is None or call.past_value is None:
         return call
@@ -84,16 +84,16 @@ def _columns(work: PreparedCall) -> Array:
     return np.arange(work.shape[3]) < sound.start(work)
 
 
-def _hidden(work: PreparedCall) -> Array:
+def _hide_past(work: PreparedCall) -> Array:
     """(B,1,1,S): no past key is seen."""
     return sound.own_keys(work) & ~_columns(work)
 
 
 def _hidden_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedCall], Array]:
-    return lambda work: _hidden(work) if condition(work) else sound.own_keys(work)
+    return lambda work: _hide_past(work) if condition(work) else sound.own_keys(work)
 
 
-def _at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array | int]:
+def _start_at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array | int]:
     """A `start` stage with another place of the first query where there is a past."""
     return lambda work: 0 if work.past_key is None else place(work)
 
@@ -170,27 +170,27 @@ _UNEQUAL = "a past, B > 1"
 _TWO = "a past of two keys and more"
 
 _OF_KEYS = (
-    Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY, staged(own_keys=_hidden)),
+    Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY, staged(own_keys=_hide_past)),
     Fault("past_after_new", "past_key", "New keys and values are put before the past ones.",
           "a past, together with what tells keys apart by place",
           staged(extend=_put_together(each=lambda past, new: _sound(new, past)))),
     Fault("past_of_next_entry", "past_key", "The cache is not reordered with its batch: each entry has another's.",
-          _UNEQUAL, staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=0))))),
+          _UNEQUAL, staged(extend=_put_together(each=_with_past(lambda past: np.roll(past, -1, axis=0))))),
     Fault("past_of_first_entry", "past_key", "All batch entries have the past of the first.", _UNEQUAL,
-          staged(extend=_put_together(each=_changed(lambda past: np.repeat(past[:1], len(past), axis=0))))),
+          staged(extend=_put_together(each=_with_past(lambda past: np.repeat(past[:1], len(past), axis=0))))),
     Fault("past_of_next_head", "past_key", "Each head has the past of the next.", "a past, Hkv > 1",
-          staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=1))))),
+          staged(extend=_put_together(each=_with_past(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_heads_tiled", "past_key", "Grouped heads of the past are repeated in another order than new ones.",
-          "a past, Hkv > 1, Hkv < H", staged(extend=_tiled)),
+          "a past, Hkv > 1, Hkv < H", staged(extend=_tile_past_heads)),
     Fault("past_first_lost", "past_key", "The first position is never written to the cache.", _ANY,
-          staged(extend=_put_together(each=_changed(_without_first)))),
+          staged(extend=_put_together(each=_with_past(_without_first)))),
     Fault("past_last_overwritten", "past_key", "The cache is written one step early, over its last entry.", _ANY,
           staged(extend=_put_together(each=_over_the_last))),
     Fault("past_one_slot_late", "past_key", "The ring of the cache is turned by one slot.",
           f"{_TWO}, together with what tells them apart by place",
-          staged(extend=_put_together(each=_changed(_one_slot_late)))),
+          staged(extend=_put_together(each=_with_past(_one_slot_late)))),
     Fault("past_kept_in_bfloat16", "past_key", "The cache is kept in bfloat16.",
-          "entries that bfloat16 does not hold", staged(extend=_put_together(each=_changed(_kept_small))),
+          "entries that bfloat16 does not hold", staged(extend=_put_together(each=_with_past(_kept_small))),
           equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
     Fault("past_offset_forgotten", "past_key", "With a past, queries still count from the first key.",
           "a past, together with what counts from a query's place", staged(start=lambda _: 0)),
@@ -198,9 +198,10 @@ _OF_KEYS = (
           "a past, together with what counts from a query's place", staged(start=lambda work: 2 * sound.start(work))),
     Fault("past_offset_from_the_end", "past_key", "The last query stands at the last key, whatever the past.",
           "a past, more or fewer new keys than queries, together with what counts from a query's place",
-          staged(start=_at(lambda work: work.shape[3] - work.shape[2]))),
+          staged(start=_start_at(lambda work: work.shape[3] - work.shape[2]))),
     Fault("past_offset_of_lengths", "past_key", "A query's place is counted back from the length of its entry.",
-          "a past and lengths, together with what counts from a query's place", staged(start=_at(_behind_length))),
+          "a past and lengths, together with what counts from a query's place",
+          staged(start=_start_at(_behind_length))),
     Fault("past_causal_dropped", "past_key", "The causal flag is heeded only where there is no cache.",
           "a past and several new keys, together with causal",
           staged(past=lambda work: sound.past(work if work.past_key is None else work.but(causal=False)))),
@@ -223,10 +224,10 @@ _OF_KEYS = (
           staged(own_keys=lambda work: sound.own_keys(work) | _columns(work))),
     Fault("past_dropped_for_one_query", "past_key", "The path for a single query (T = 1) reads no cache.",
           "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
-    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.", "a past with T > 1",
-          staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1))),
-    Fault("past_overwritten_in_place", "past_key", "The caller's cache is used as the ring that is written to.",
-          _ANY, around(_overwrites)),
+    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.",
+          "a past with T > 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1))),
+    Fault("past_overwritten_in_place", "past_key",
+          "The caller's cache is used as the ring that is written to.", _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
     state.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
@@ -239,17 +240,17 @@ _OF_VALUES = (
     Fault("past_value_after_new", "past_value", "Keys are put together in one order, values in the other.",
           "a past", staged(extend=_put_together(value=lambda past, new: np.concatenate([new, past], axis=2)))),
     Fault("past_value_lost", "past_value", "Only keys are written to the cache; its values stay zeros.", "a past",
-          staged(extend=_put_together(value=_changed(np.zeros_like)))),
+          staged(extend=_put_together(value=_with_past(np.zeros_like)))),
     Fault("past_value_is_key", "past_value", "The cache of keys is handed on as that of values.",
           "a past, D = Dv", staged(extend=_keys_instead)),
     Fault("past_value_of_next_entry", "past_value", "Keys are reordered with their batch, values are not.",
-          "a past, B > 1", staged(extend=_put_together(value=_changed(lambda past: np.roll(past, -1, axis=0))))),
+          "a past, B > 1", staged(extend=_put_together(value=_with_past(lambda past: np.roll(past, -1, axis=0))))),
     Fault("past_value_of_next_head", "past_value", "Each head has the cached values of the next.",
-          "a past, Hkv > 1", staged(extend=_put_together(value=_changed(lambda past: np.roll(past, -1, axis=1))))),
+          "a past, Hkv > 1", staged(extend=_put_together(value=_with_past(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_value_of_neighbour", "past_value", "Each cached key has the value of the slot before it.", _TWO,
-          staged(extend=_put_together(value=_changed(_one_slot_late)))),
-    Fault("past_value_first_lost", "past_value", "The first value is never written to the cache.", "a past",
-          staged(extend=_put_together(value=_changed(_without_first)))),
+          staged(extend=_put_together(value=_with_past(_one_slot_late)))),
+    Fault("past_value_first_lost", "past_value", "The first value is never written to the cache.",
+          "a past", staged(extend=_put_together(value=_with_past(_without_first)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

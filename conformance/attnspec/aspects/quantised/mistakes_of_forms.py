@@ -18,9 +18,8 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ZERO_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
-from attnspec.faults.entries import whole_array, with_entries_read
 from attnspec.faults.fault import Fault
-from attnspec.faults.packed import packed
+from attnspec.faults.packed import packed_attention
 from attnspec.faults.staged import (
     Attend,
     FindSlots,
@@ -29,10 +28,10 @@ from attnspec.faults.staged import (
     around,
     attention,
     gather,
-    gathered,
+    gather_from,
     slots_of_keys,
 )
-from attnspec.faults.staged_forms import decoder, storing
+from attnspec.faults.staged_forms import decoder, store_changed, whole_array, with_entries_read
 from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import CACHED_INPUTS, Array
 
@@ -43,7 +42,7 @@ PackedChange = Callable[[Array, Array, Array], Array]
 def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
     """A maker of packed functions that read other scales, or zero points, of keys or values."""
     def make() -> Attend:
-        inner = with_entries_read(packed()())
+        inner = with_entries_read(packed_attention()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
             """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
@@ -106,7 +105,7 @@ def _paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
     """A maker of functions that look the scales of keys, or of values, or zero points, up in other pages than the
     codes.
     """
-    look = gathered(find)
+    look = gather_from(find)
 
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
         """Output (B,H,T,Dv), and what else is asked for."""
@@ -246,7 +245,7 @@ def _stale(array: str) -> Callable[[], Attend]:
 
 def _quantised_again() -> Attend:
     """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
-    again = storing(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
+    again = store_changed(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
     plain, coded = decoder()(), with_entries_read(decoder(again)())
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)

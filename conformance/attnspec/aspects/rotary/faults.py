@@ -51,10 +51,10 @@ def _last(work: Rotation) -> tuple[slice, slice]:
     """The last features of each token instead of the first."""
     start = work.x.shape[-1] - work.width
     first, second = sound.paired(work)
-    return _moved(first, start), _moved(second, start)
+    return _move_slice(first, start), _move_slice(second, start)
 
 
-def _moved(at: slice, by: int) -> slice:
+def _move_slice(at: slice, by: int) -> slice:
     return slice((at.start or 0) + by, at.stop + by, at.step)
 
 
@@ -186,13 +186,13 @@ _FAULTS = (
                lambda work: np.linspace(0, 1, work.width // 2)))),
     _fault("rotary_frequency_reversed", "The slowest pair comes first.", "more than one pair",
            staged_rotation(frequency=lambda work: sound.frequency(work)[::-1])),
-    _fault("rotary_frequency_in_bfloat16", "The frequencies are a buffer that was cast to bfloat16 with the model.",
-           _PAIRS,
+    _fault("rotary_frequency_in_bfloat16",
+           "The frequencies are a buffer that was cast to bfloat16 with the model.", _PAIRS,
            staged_rotation(frequency=lambda work: sound.frequency(work).astype(ml_dtypes.bfloat16).astype(work.real))),
     _fault("rotary_angle_in_bfloat16", "Positions and angles are in bfloat16.", f"{_PAIRS}, or above 256",
            staged_rotation(angles=_angle_in(np.dtype(ml_dtypes.bfloat16)))),
-    _fault("rotary_angle_in_float16", "Positions and angles are in float16.", f"{_PAIRS}, or above 2,048",
-           staged_rotation(angles=_angle_in(np.dtype(np.float16)))),
+    _fault("rotary_angle_in_float16", "Positions and angles are in float16.",
+           f"{_PAIRS}, or above 2,048", staged_rotation(angles=_angle_in(np.dtype(np.float16)))),
     _fault("rotary_positions_in_bfloat16", "The positions are cast to bfloat16, like the model.", "positions above 256",
            staged_rotation(places=lambda work: work.positions.astype(ml_dtypes.bfloat16).astype(work.real))),
     _fault("rotary_positions_in_tf32", "The angles are a matrix product, whose inputs are cut off to TF32.",
@@ -202,10 +202,10 @@ _FAULTS = (
            "T = 1, several heads or batch entries", staged_rotation(turn=_first_head_of_one)),
     _fault("rotary_width_ignored", "All features are turned.", "a rotary width below D",
            staged_rotation(take=lambda work: replace(work, width=work.x.shape[-1]))),
-    _fault("rotary_last_turned", "The last features are turned instead of the first.", "a rotary width below D",
-           staged_rotation(paired=_last)),
-    _fault("rotary_rest_dropped", "Features that are not turned come back as zeros.", "a rotary width below D",
-           _with_output(_rest_dropped)),
+    _fault("rotary_last_turned", "The last features are turned instead of the first.",
+           "a rotary width below D", staged_rotation(paired=_last)),
+    _fault("rotary_rest_dropped", "Features that are not turned come back as zeros.",
+           "a rotary width below D", _with_output(_rest_dropped)),
     _fault("rotary_of_token_before", "The table is read one token back where there are several heads.",
            "several heads, several tokens", staged_rotation(angles=_head_by_head)),
     _fault("rotary_overwrites_input", "The input is turned in place.", _SOME, _with_output(_in_buffer)),

@@ -164,7 +164,7 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
     last = scene.evaluator.ask(further, key and f"{key}|turned on", fresh=False)
     expected = scene.evaluator.expect(further, "", "output")
     seen, earlier = look_at(scene, whole, "output"), look_at(scene, first, "output")
-    slack = seen.allowance + expected.output_allowance + _carried(start, earlier.allowance, scene)
+    slack = seen.allowance + expected.output_allowance + _carry_allowance(start, earlier.allowance, scene)
     claimed = seen.claimed & earlier.claimed & expected.claimed[..., None]
     array = last.output.astype(wide_float(scene.dtype))
     found = measure("composes", array, seen.array, slack, claimed, what=f"{first}, turned on, should be {whole}")
@@ -172,7 +172,7 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
     return keep(scene, found, shown, of_run("output", whole, seen.array), (slack, claimed))
 
 
-def _carried(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
+def _carry_allowance(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
     """(B,H,T,D): how far an error that an entry may have moves both entries of its pair, once they are turned."""
     carried = allowance.copy()
     interleaved = is_interleaved(problem, scene.conventions)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
-from attnspec.faults.precision import BFLOAT16, FLOAT16, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 
@@ -23,8 +23,8 @@ def _default(work: PreparedCall, factor: float) -> float:
     return factor if work.scale is None else work.scale
 
 
-def _rounded(work: PreparedCall, dtype: np.dtype[np.generic]) -> float:
-    return float(through(np.asarray(sound.scale(work), np.float64), dtype))
+def _round_scale(work: PreparedCall, dtype: np.dtype[np.generic]) -> float:
+    return float(round_through(np.asarray(sound.scale(work), np.float64), dtype))
 
 
 def _on_top(work: PreparedCall) -> float:
@@ -33,8 +33,8 @@ def _on_top(work: PreparedCall) -> float:
 
 
 _FAULTS = (
-    Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "the default scale, D > 1",
-          staged(scale=lambda work: _default(work, 1.0))),
+    Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.",
+          "the default scale, D > 1", staged(scale=lambda work: _default(work, 1.0))),
     Fault("scale_by_width", Stage.SCALE, "The logits are divided by d_k, not by its square root.",
           "the default scale, D > 1", staged(scale=lambda work: _default(work, 1 / _width(work)))),
     Fault("scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(H·D), the model width, not by sqrt(D).",
@@ -75,9 +75,9 @@ _FAULTS = (
           "logits that differ; by a thousand in half dtypes", staged(scale=lambda work: sound.scale(work) * 1.00001)),
     Fault("scale_rounded_to_bfloat16", Stage.SCALE,
           "The scale is rounded to bfloat16, whatever the dtype of the inputs.",
-          "a scale that bfloat16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, BFLOAT16))),
+          "a scale that bfloat16 cannot hold, such as D = 48", staged(scale=lambda work: _round_scale(work, BFLOAT16))),
     Fault("scale_rounded_to_float16", Stage.SCALE, "The scale is rounded to float16, whatever the dtype of the inputs.",
-          "a scale that float16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, FLOAT16))),
+          "a scale that float16 cannot hold, such as D = 48", staged(scale=lambda work: _round_scale(work, FLOAT16))),
     Fault("scale_absolute", Stage.SCALE, "A negative scale is used as if it were positive.",
           "a negative scale", staged(scale=lambda work: abs(sound.scale(work)))),
     Fault("scale_zero_is_default", Stage.SCALE, "A scale of 0 is replaced by the default: `scale or default`.",
@@ -89,8 +89,8 @@ _FAULTS = (
     Fault("scale_divides", Stage.SCALE, "The logits are divided by the caller's scale, not multiplied.",
           "an explicit scale other than 0 and ±1",
           staged(scale=lambda work: sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf))),
-    Fault("scale_after_softmax", Stage.SCALE, "The scale is applied to the weights, not to the logits.",
-          "any scale other than 1",
+    Fault("scale_after_softmax", Stage.SCALE,
+          "The scale is applied to the weights, not to the logits.", "any scale other than 1",
           staged(scale=lambda _: 1.0, weigh=lambda weights, work: weights * weights.dtype.type(sound.scale(work)))),
 )
 

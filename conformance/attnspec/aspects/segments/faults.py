@@ -43,7 +43,7 @@ def _own_segment(work: PreparedCall) -> Array:
     return _everything(work) if own is None else own
 
 
-def _segmented(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
+def _with_segment_keys(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
     """A maker of attention functions to which other keys are of a query's segment, (T,S) and more axes; what further
     aspects hide stays hidden.
     """
@@ -53,8 +53,8 @@ def _segmented(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN
     return staged(own_keys=own_keys, **more)
 
 
-def _compared(by: Callable[[Array, Array], Array]) -> OwnKeys:
-    """A function for `_segmented` that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) in another way."""
+def _compare_by(by: Callable[[Array, Array], Array]) -> OwnKeys:
+    """A function for `_with_segment_keys` that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) otherwise."""
     def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
         if work.query_segments is None or work.key_segments is None:
@@ -75,7 +75,7 @@ def _whole_blocks(work: PreparedCall) -> Array:
     return np.repeat(np.logical_or.reduceat(seen, first, axis=2), BLOCK, axis=2)[:, :, :work.shape[2]]
 
 
-def _added(logits: Array, work: PreparedCall) -> Array:
+def _add_penalty_outside(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those of other segments."""
     biased = sound.add_bias(logits, work)
     return np.where(_own_segment(work), biased, biased + biased.dtype.type(-1e4))
@@ -93,7 +93,7 @@ def _restarting(work: PreparedCall) -> Array:
 
 
 def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> OwnKeys:
-    """A function for `_segmented` with other segments of the keys (B,S) than it was given."""
+    """A function for `_with_segment_keys` with other segments of the keys (B,S) than it was given."""
     def seen(work: PreparedCall) -> Array:
         """(B,1,T,S)."""
         if work.key_segments is None:
@@ -117,51 +117,57 @@ _OF_QUERIES = (
     Fault("segments_ignored", "query_segments", "The segments are accepted and not applied.", _ANY,
           forget(*_SEGMENTS), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
     Fault("segments_at_most", "query_segments", "The comparison is >= in place of ==: earlier documents are seen.",
-          _ANY, _segmented(_compared(np.greater_equal))),
-    Fault("segments_of_others", "query_segments", "The mask is inverted: other segments are seen.", "any segments",
-          _segmented(_compared(np.not_equal))),
-    Fault("segments_zero_is_padding", "query_segments", "A segment whose number is 0 is taken for padding.",
-          "a segment whose number is 0", _segmented(_compared(lambda query, key: (query == key) & (query > 0)))),
-    Fault("segments_zero_sees_all", "query_segments", "A query whose segment is 0 is taken to have none.",
-          "a segment whose number is 0", _segmented(_compared(lambda query, key: (query == key) | (query == 0)))),
+          _ANY, _with_segment_keys(_compare_by(np.greater_equal))),
+    Fault("segments_of_others", "query_segments", "The mask is inverted: other segments are seen.",
+          "any segments", _with_segment_keys(_compare_by(np.not_equal))),
+    Fault("segments_zero_is_padding", "query_segments",
+          "A segment whose number is 0 is taken for padding.", "a segment whose number is 0",
+          _with_segment_keys(_compare_by(lambda query, key: (query == key) & (query > 0)))),
+    Fault("segments_zero_sees_all", "query_segments",
+          "A query whose segment is 0 is taken to have none.", "a segment whose number is 0",
+          _with_segment_keys(_compare_by(lambda query, key: (query == key) | (query == 0)))),
     Fault("segments_compared_as_floats", "query_segments", "Numbers of segments are compared in float32.",
-          "numbers above 2^24", _segmented(_compared(
+          "numbers above 2^24", _with_segment_keys(_compare_by(
               lambda query, key: query.astype(np.float32) == key.astype(np.float32)))),
     Fault("segments_lowest_byte", "query_segments", "Numbers of segments are compared by their lowest byte.",
-          "numbers that differ by 256", _segmented(_compared(lambda query, key: query % 256 == key % 256))),
+          "numbers that differ by 256", _with_segment_keys(_compare_by(lambda query, key: query % 256 == key % 256))),
     Fault("segments_first_head_only", "query_segments", "The segments are heeded in the first head only.",
           f"{_ANY}, H > 1", heed_in_first(1, *_SEGMENTS)),
     Fault("segments_not_in_last_row", "query_segments", "The last query is masked by the tile's edge alone.", _ANY,
-          _segmented(_not_in_last_row)),
+          _with_segment_keys(_not_in_last_row)),
     Fault("segments_whole_blocks", "query_segments", "Each query of a block of 4 sees the segments of all four.",
-          "a border within a block of queries", _segmented(_whole_blocks)),
+          "a border within a block of queries", _with_segment_keys(_whole_blocks)),
     Fault("segments_add_1e4", "query_segments", "Logits of other segments are lowered by 1e4, not hidden.",
-          "logits that differ by 1e4, or a query whose segment has no key", _segmented(_everything, add_bias=_added)),
+          "logits that differ by 1e4, or a query whose segment has no key",
+          _with_segment_keys(_everything, add_bias=_add_penalty_outside)),
     Fault("segments_after_softmax", "query_segments", "Weights of other segments become 0 after the softmax.", _ANY,
-          _segmented(_everything, softmax=lambda logits, work: np.where(
+          _with_segment_keys(_everything, softmax=lambda logits, work: np.where(
               _own_segment(work), sound.softmax(logits, work), 0))),
     Fault("segments_zero_times_content", "query_segments",
           "Values of other segments are multiplied by a weight of 0, and 0 times NaN is NaN.",
           "NaN or infinity in a value of another segment", staged(mix=lambda weights, work: weights @ work.value)),
     Fault("segments_restart_causal", "query_segments",
-          "Places of queries restart in each segment, and those of keys do not.", f"{_ANY}, together with causal",
-          staged(past=_restarting)),
+          "Places of queries restart in each segment, and those of keys do not.",
+          f"{_ANY}, together with causal", staged(past=_restarting)),
     *_LOST.dropped("with_causal", "with_mask", "with_bias"),
 )
 
 _OF_KEYS = (
     Fault("key_segments_late", "key_segments", "Borders are those of the shifted tokens of a language model.", _ANY,
-          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)))),
+          _with_segment_keys(_with_segments(
+              lambda segments, _: np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)))),
     Fault("key_segments_early", "key_segments", "The last key of each segment is counted to the next.", _ANY,
-          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)))),
+          _with_segment_keys(_with_segments(
+              lambda segments, _: np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)))),
     Fault("key_segments_of_queries", "key_segments", "One array of segments serves queries and keys.",
-          "keys whose segments are not those of the queries", _segmented(_with_segments(_of_queries))),
+          "keys whose segments are not those of the queries", _with_segment_keys(_with_segments(_of_queries))),
     Fault("key_segments_of_next_entry", "key_segments", "Each batch entry has the segments of the next one's keys.",
-          "B > 1", _segmented(_with_segments(lambda segments, _: np.roll(segments, -1, axis=0)))),
-    Fault("key_segments_of_first_entry", "key_segments", "All batch entries have the segments of the first's keys.",
-          "B > 1", _segmented(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
+          "B > 1", _with_segment_keys(_with_segments(lambda segments, _: np.roll(segments, -1, axis=0)))),
+    Fault("key_segments_of_first_entry", "key_segments",
+          "All batch entries have the segments of the first's keys.", "B > 1",
+          _with_segment_keys(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
     Fault("key_segments_sorted", "key_segments", "The segments are taken to lie one behind the other.",
-          "segments by turns", _segmented(_with_segments(lambda segments, _: np.sort(segments, axis=1)))),
+          "segments by turns", _with_segment_keys(_with_segments(lambda segments, _: np.sort(segments, axis=1)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

@@ -31,7 +31,7 @@ def cut_to_segments(posed: Attention) -> Attention:
     entry.
     """
     problem = posed.one
-    of_queries, of_keys = _shared(problem.query_segments), _shared(problem.key_segments)
+    of_queries, of_keys = _shared_segments(problem.query_segments), _shared_segments(problem.key_segments)
     if of_queries is None or of_keys is None or not np.array_equal(of_queries, of_keys) or (np.diff(of_keys) < 0).any():
         raise NoClaim("the segments are not the same spans everywhere")
     alone = problem.but(query_segments=None, key_segments=None)
@@ -43,7 +43,7 @@ def cut_to_segments(posed: Attention) -> Attention:
     return replace(posed, parts=tuple(parts), join="T")
 
 
-def _shared(segments: Array | None) -> Array | None:
+def _shared_segments(segments: Array | None) -> Array | None:
     """(T,): the segments (B,T), or of keys, that all batch entries share; None where they do not, or there are none."""
     return None if segments is None or (segments != segments[:1]).any() else np.asarray(segments[0])
 
@@ -56,11 +56,11 @@ def rename_segments(posed: Attention) -> Attention:
     if problem.query_segments is None or problem.key_segments is None:
         raise NoClaim("there are no segments")
     last = np.int32(max(problem.query_segments.max(), problem.key_segments.max()))
-    return posed.but(query_segments=_renamed(last - problem.query_segments),
-                     key_segments=_renamed(last - problem.key_segments))
+    return posed.but(query_segments=_rename_segments(last - problem.query_segments),
+                     key_segments=_rename_segments(last - problem.key_segments))
 
 
-def _renamed(segments: Array) -> Array:
+def _rename_segments(segments: Array) -> Array:
     """Segments (B,T), or of keys: 0, 1, 2, 3 … become 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
     return np.asarray(FIRST + STEP * (segments // 2) + segments % 2, np.int32)
 

@@ -58,7 +58,7 @@ def _by_row(sinks: Array, work: PreparedCall) -> Array:
     return rows[None, None, :, None]
 
 
-def _unshifted(logits: Array, work: PreparedCall) -> Array:
+def _add_unshifted_sink(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
     if work.sinks is None:
         return sound.softmax(logits, work)
@@ -107,13 +107,13 @@ _LOST = LostKeyword("sinks", "The sinks are", "sinks")
 _FAULTS = (
     Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, forget("sinks")),
     *_LOST.dropped("for_one_query"),
-    Fault("sinks_for_one_query_only", "sinks", "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
-          forget("sinks", where=lambda call: call.query.shape[2] > 1)),
+    Fault("sinks_for_one_query_only", "sinks", "Only the decoding path (T = 1) has sinks.",
+          "sinks with T > 1", forget("sinks", where=lambda call: call.query.shape[2] > 1)),
     Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
-    Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.",
-          _UNEQUAL, staged(join=_with_sinks(
-              lambda sinks, work: sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]))),
+    Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.", _UNEQUAL,
+          staged(join=_with_sinks(
+    lambda sinks, work: sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]))),
     Fault("sinks_of_first_head", "sinks", "All heads have the sink of the first.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
     Fault("sinks_of_next_head", "sinks", "Each head has the sink of the next.", _UNEQUAL,
@@ -123,8 +123,8 @@ _FAULTS = (
           staged(join=_with_sinks(lambda sinks, work: sinks * sound.scale(work)))),
     Fault("sinks_in_base_two", "sinks", "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
           "sinks other than 0", staged(join=_with_sinks(lambda sinks, _: sinks * np.log(2)))),
-    Fault("sinks_negated", "sinks", "The sinks are taken with the opposite sign.", "sinks other than 0",
-          staged(join=_with_sinks(lambda sinks, _: -sinks))),
+    Fault("sinks_negated", "sinks", "The sinks are taken with the opposite sign.",
+          "sinks other than 0", staged(join=_with_sinks(lambda sinks, _: -sinks))),
     Fault("sinks_exponentiated", "sinks", "The sinks are taken for exponentials, not for logits.", _ANY,
           staged(join=_with_sinks(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),
     Fault("sinks_clipped", "sinks", "The sinks are clipped to ±10, that their exponential does not overflow.",
@@ -132,7 +132,7 @@ _FAULTS = (
     Fault("sinks_in_bfloat16", "sinks", "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
           staged(join=_with_sinks(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
     Fault("sinks_not_shifted", "sinks", "The row's maximum is not taken off the sink.",
-          "logits whose maximum is not 0", staged(softmax=_unshifted)),
+          "logits whose maximum is not 0", staged(softmax=_add_unshifted_sink)),
     Fault("sinks_in_maximum_only", "sinks", "The sink takes part in the maximum, and not in the sum.", _ANY,
           staged(softmax=_maximum_only)),
     Fault("sinks_after_division", "sinks", "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
@@ -144,8 +144,8 @@ _FAULTS = (
           staged(weigh=_with_value)),
     Fault("sinks_without_keys_nan", "sinks", "A row with a sink and no key is 0/0.",
           "sinks, and a row that sees no key", staged(finish=_nan_without_keys)),
-    Fault("sinks_minus_infinity_nan", "sinks", "A sink of -inf is -inf less -inf.", "a sink of -inf",
-          staged(join=_infinite)),
+    Fault("sinks_minus_infinity_nan", "sinks", "A sink of -inf is -inf less -inf.",
+          "a sink of -inf", staged(join=_infinite)),
     *_LOST.dropped("with_mask", *WITH_PLACED),
 )
 

@@ -85,7 +85,7 @@ def _of_query_length(work: PreparedCall) -> Array:
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
-def _rounded(logits: Array, work: PreparedCall) -> Array:
+def _round_products(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
         return logits
@@ -107,17 +107,17 @@ _FAULTS = (
           staged(add_by_place=_with_distance(lambda work: -sound.ahead(work)))),
     Fault("slopes_by_row", "alibi_slopes", "The slope is read at the index of the row instead of the head.",
           _UNEQUAL, staged(add_by_place=_with_slopes(_by_row))),
-    Fault("slopes_by_entry", "alibi_slopes", "The slope is read at the index of the batch entry.", _UNEQUAL,
-          staged(add_by_place=_with_slopes(lambda slopes, _: np.take_along_axis(
-              slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
+    Fault("slopes_by_entry", "alibi_slopes", "The slope is read at the index of the batch entry.",
+          _UNEQUAL, staged(add_by_place=_with_slopes(lambda slopes, _: np.take_along_axis(
+                        slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
     Fault("slopes_of_first_head", "alibi_slopes", "All heads have the slope of the first.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, :1] * np.ones_like(slopes)))),
     Fault("slopes_of_next_head", "alibi_slopes", "Each head has the slope of the next.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
     Fault("slopes_reversed", "alibi_slopes", "The heads have the slopes in reverse.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1]))),
-    Fault("slopes_of_first_entry", "alibi_slopes", "All batch entries have the slopes of the first.",
-          "batch entries with unequal slopes",
+    Fault("slopes_of_first_entry", "alibi_slopes",
+          "All batch entries have the slopes of the first.", "batch entries with unequal slopes",
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
     Fault("slopes_zero_is_default", "alibi_slopes", "A slope of 0 is taken for none, and a usual one is used.",
           "a slope of 0", staged(add_by_place=_with_slopes(lambda slopes, _: np.where(
@@ -132,7 +132,7 @@ _FAULTS = (
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
-          "products that bfloat16 does not hold", staged(add_by_place=_rounded)),
+          "products that bfloat16 does not hold", staged(add_by_place=_round_products)),
     Fault("slopes_from_the_end", "alibi_slopes", "The last query stands at the last key.", "T other than S",
           staged(add_by_place=_with_first_place(lambda work: work.shape[3] - work.shape[2]))),
     Fault("slopes_without_past", "alibi_slopes", "The distance counts from the first key, past or not.",
@@ -142,8 +142,8 @@ _FAULTS = (
     Fault("slopes_restart_behind_past", "alibi_slopes", "The places of new keys begin at 0 again.",
           "slopes together with a past", staged(add_by_place=_with_distance(_restarting))),
     Fault("slopes_zero_for_one_query", "alibi_slopes",
-          "The bias is as long as the queries, and broadcasts: zero at each decoding step.", "slopes with T = 1",
-          staged(add_by_place=_with_distance(_of_query_length))),
+          "The bias is as long as the queries, and broadcasts: zero at each decoding step.",
+          "slopes with T = 1", staged(add_by_place=_with_distance(_of_query_length))),
     *_LOST.dropped("with_bias", "with_causal", "with_mask"),
 )
 

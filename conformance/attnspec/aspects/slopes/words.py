@@ -63,7 +63,7 @@ _SLOPES = np.array([1.0, 2.0])
 """Of the first two heads."""
 
 
-def _sloped(asker: Asker, T: int, S: int) -> Problem:
+def _sloped_problem(asker: Asker, T: int, S: int) -> Problem:
     """Of even logits, so that the weights are those of the bias alone."""
     problem = asker.make_even(T, S)
     number = np.float64 if asker.dtype is DType.FLOAT64 else np.float32
@@ -77,7 +77,7 @@ def _weights(slopes: Array, distance: Array) -> Array:
 
 
 def _form(asker: Asker) -> Reply:
-    problem = _sloped(asker, _KEYS, _KEYS)
+    problem = _sloped_problem(asker, _KEYS, _KEYS)
     seen, slopes = asker.ask_output(problem)[..., :_KEYS], _SLOPES[: problem.sizes.H]
     ahead = np.arange(_KEYS) - np.arange(_KEYS)[:, None]
     far = np.abs(ahead)
@@ -92,7 +92,7 @@ def _form(asker: Asker) -> Reply:
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
     """From where the distance of a query counts."""
     T, S = asker.fit_lengths(T, S)
-    problem = _sloped(asker, T, S)
+    problem = _sloped_problem(asker, T, S)
     seen = asker.ask_output(problem)[..., :S]
     slopes = _SLOPES[: seen.shape[1]]  # conventions are asked of one head
     ahead = np.arange(S) - np.arange(T)[:, None]

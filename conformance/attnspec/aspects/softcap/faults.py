@@ -13,7 +13,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.backward import BackwardValues, gradient_fault
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, Stage, panel_recipe
 from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, forget_in_layer, heed_in_first
-from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, above, partial
+from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, longer_than, partial
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_forms import attending, staged_layer
 from attnspec.faults.staged_work import AspectStage, Change, Keep, Mechanism, PreparedCall, in_last, keep_as_is
@@ -41,12 +41,12 @@ class SoftcapStage(AspectStage):
 STAGE = SoftcapStage()
 
 
-def _uncapped(logits: Array, work: PreparedCall) -> Array:
+def _leave_uncapped(logits: Array, work: PreparedCall) -> Array:
     """The scaled logits (B,H,T,S), not capped."""
     return logits
 
 
-def _bent(bend: Callable[[Array, np.floating], Array]) -> Bend:
+def _bend_by(bend: Callable[[Array, np.floating], Array]) -> Bend:
     """A `bend` stage that bends otherwise: of scaled logits (B,H,T,S) and cap."""
     return lambda logits, work: logits if work.softcap is None else bend(logits, logits.dtype.type(work.softcap))
 
@@ -140,26 +140,26 @@ _FAULTS = (
           f"a softcap together with {' or '.join(PLACED)}", staged(hide=_after_causal)),
     Fault("softcap_after_bias", "softcap", "The softcap is applied to the bias as well.",
           "a softcap together with a bias",
-          staged(bend=_uncapped, add_bias=lambda logits, work: sound.bend(sound.add_bias(logits, work), work))),
+          staged(bend=_leave_uncapped, add_bias=lambda logits, work: sound.bend(sound.add_bias(logits, work), work))),
     Fault("softcap_before_scale", "softcap", "The softcap is applied before the scale.",
           "raw dot products of the size of the cap, a scale other than 1", staged(bend=_before_scale)),
     Fault("softcap_not_multiplied_back", "softcap", "The softcap is tanh(x / c): the product with c is forgotten.",
-          "a softcap other than 1", staged(bend=_bent(lambda logits, cap: np.tanh(logits / cap)))),
+          "a softcap other than 1", staged(bend=_bend_by(lambda logits, cap: np.tanh(logits / cap)))),
     Fault("softcap_not_divided", "softcap", "The softcap is c·tanh(x): the division by c is forgotten.",
-          "a softcap other than 1", staged(bend=_bent(lambda logits, cap: np.tanh(logits) * cap))),
+          "a softcap other than 1", staged(bend=_bend_by(lambda logits, cap: np.tanh(logits) * cap))),
     Fault("softcap_hard_clip", "softcap", "The softcap clips logits to ±c.", _ANY,
-          staged(bend=_bent(lambda logits, cap: np.clip(logits, -cap, cap)))),
+          staged(bend=_bend_by(lambda logits, cap: np.clip(logits, -cap, cap)))),
     Fault("softcap_one_sided", "softcap", "The softcap is not applied to negative logits.",
           "negative logits of the size of the cap",
-          staged(bend=_bent(lambda logits, cap: np.where(logits > 0, _tanh(logits, cap), logits)))),
-    Fault("softcap_softsign", "softcap", "The softcap uses x / (1 + |x|) instead of the tanh.", _ANY,
-          staged(bend=_bent(lambda logits, cap: logits / (1 + np.abs(logits) / cap)))),
+          staged(bend=_bend_by(lambda logits, cap: np.where(logits > 0, _tanh(logits, cap), logits)))),
+    Fault("softcap_softsign", "softcap", "The softcap uses x / (1 + |x|) instead of the tanh.",
+          _ANY, staged(bend=_bend_by(lambda logits, cap: logits / (1 + np.abs(logits) / cap)))),
     Fault("softcap_sigmoid_half", "softcap", "2·sigmoid(x) - 1 is tanh(x / 2): the factor 2 is forgotten.",
-          "a softcap", staged(bend=_bent(lambda logits, cap: np.tanh(logits / (2 * cap)) * cap))),
+          "a softcap", staged(bend=_bend_by(lambda logits, cap: np.tanh(logits / (2 * cap)) * cap))),
     Fault("softcap_rational", "softcap", "The softcap uses a fraction instead of the tanh, wrong for large logits.",
-          _ANY, staged(bend=_bent(_rational))),
+          _ANY, staged(bend=_bend_by(_rational))),
     Fault("softcap_tanh_11_bits", "softcap", "The approximate tanh of a GPU, where a full one is declared.",
-          "a softcap", staged(bend=_bent(_eleven_bits))),
+          "a softcap", staged(bend=_bend_by(_eleven_bits))),
     Fault("softcap_constant_50", "softcap",
           "The softcap is always 50, that of the model that the kernel was written for.",
           "a softcap other than 50", staged(bend=_with_cap(lambda _: 50.0))),
@@ -172,7 +172,7 @@ _FAULTS = (
     Fault("softcap_twice", "softcap", "The softcap is applied twice, by the caller and by the kernel.", _ANY,
           staged(bend=lambda logits, work: sound.bend(sound.bend(logits, work), work))),
     Fault("softcap_after_maximum", "softcap", "The softcap is applied to the distance from the row's maximum.", _ANY,
-          staged(bend=_uncapped, softmax=_after_maximum)),
+          staged(bend=_leave_uncapped, softmax=_after_maximum)),
     Fault("softcap_on_padding", "softcap", "The padding of the last tile is -inf before the cap, and -c after it.",
           "a softcap, S not a multiple of 16", staged(softmax=_padding_counted)),
     Fault("softcap_in_first_block", "softcap", "The softcap is applied to the first 16 keys only.",
@@ -180,8 +180,8 @@ _FAULTS = (
     Fault("softcap_first_head_only", "softcap", "The softcap is applied to the first head only.",
           "a softcap with H > 1", heed_in_first(1, "softcap")),
     *_LOST.dropped("with_mask", "with_bias", "with_scale", "with_weights", *WITH_PLACED, "for_one_query"),
-    Fault("switch_softcap_dropped", "softcap", "The softcap is dropped on one of two backends.", _ANY,
-          forget("softcap"), other_path=staged()),
+    Fault("switch_softcap_dropped", "softcap", "The softcap is dropped on one of two backends.",
+          _ANY, forget("softcap"), other_path=staged()),
     Fault("layer_softcap_ignored", "softcap", "The softcap is ignored: the layer passes on 0, which means none.", _ANY,
           forget_in_layer("softcap"), kind=Kind.LAYER),
     Fault("layer_softcap_after_mask", "softcap", "The softcap is applied after the layer's mask.",
@@ -200,16 +200,16 @@ _BESIDE = {name: LostKeyword(name, f"The {name} is", f"a {name}").dropped("with_
            for name in PLACED if name in UNCOMMON}
 
 _BACKWARD = (
-    gradient_fault("cap_forgotten", "The cap's derivative is left out.", "gradients together with softcap",
-                   slope=lambda a, _: a * 0 + 1),
-    gradient_fault("cap_dropped", "The backward pass does not know the cap.", "gradients together with softcap",
-                   reread=edit.reread_without("softcap")),
+    gradient_fault("cap_forgotten", "The cap's derivative is left out.",
+                   "gradients together with softcap", slope=lambda a, _: a * 0 + 1),
+    gradient_fault("cap_dropped", "The backward pass does not know the cap.",
+                   "gradients together with softcap", reread=edit.reread_without("softcap")),
     gradient_fault("cap_slope_linear", "The cap's derivative is 1 - |tanh|.", "gradients together with softcap",
                    slope=lambda a, _: 1 - np.sqrt(np.maximum(1 - a, 0))),
     gradient_fault("cap_slope_behind_bias", "The cap's derivative is taken at the capped logits plus the bias.",
                    "gradients together with softcap", slope=_slope_behind_bias),
-    gradient_fault("cap_slope_twice", "The cap's derivative is applied twice.", "gradients together with softcap",
-                   slope=lambda a, _: a * a),
+    gradient_fault("cap_slope_twice", "The cap's derivative is applied twice.",
+                   "gradients together with softcap", slope=lambda a, _: a * a),
     gradient_fault("bias_behind_cap", "The bias's gradient goes through the cap, as that of the dot products does.",
                    "gradients together with softcap and bias",
                    full_bias=lambda a, known: a * known.slope[..., :known.taken.keys] if known.slope.size else a),
@@ -218,7 +218,7 @@ _BACKWARD = (
 _FAMILIES = (
     FaultFamily("size_softcap_dropped_long", "softcap", "the softcap is left out",
                 "Long keys and wide heads take a kernel without a softcap.", (0,),
-                (above("S", SPLITS), above("D", WIDTHS)), "softcap"),
+                (longer_than("S", SPLITS), longer_than("D", WIDTHS)), "softcap"),
     FaultFamily("size_softcap_dropped_in_tail", "softcap", "the softcap is left out in the last block",
                 "The last block of keys goes without the softcap.", BLOCKS, (partial("S"),), "softcap"),
 )

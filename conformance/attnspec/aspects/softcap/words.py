@@ -43,8 +43,8 @@ def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
     added = bias if with_bias else 0.0
     posed = plain.but(softcap=_CAP, bias=asker.as_bias(bias, plain) if with_bias else None)
     seen = asker.ask_output(posed)[..., :4]
-    return name_candidate(seen, {"capped": softmax_rows(_capped(logits) + added),
-                                 "capped_with_bias": softmax_rows(_capped(logits + added)),
+    return name_candidate(seen, {"capped": softmax_rows(_cap_logits(logits) + added),
+                                 "capped_with_bias": softmax_rows(_cap_logits(logits + added)),
                                  "clipped": softmax_rows(np.clip(logits, -_CAP, _CAP) + added),
                                  "ignored": softmax_rows(logits + added)})
 
@@ -54,7 +54,7 @@ def _steep(asker: Asker) -> Problem:
     return problem.but(query=2 * problem.query)
 
 
-def _capped(logits: Array) -> Array:
+def _cap_logits(logits: Array) -> Array:
     """Logits (B,H,T,S) under the softcap of the question."""
     return np.asarray(_CAP * np.tanh(logits / _CAP))
 

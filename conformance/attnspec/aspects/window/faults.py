@@ -29,7 +29,7 @@ from attnspec.faults.fault import (
     panel_recipe,
 )
 from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
-from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
+from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, longer_than
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_forms import CacheContent, attending, decoder, staged_layer
 from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall, Reach
@@ -152,10 +152,10 @@ _FAULTS = (
           staged(near=_with_window(lambda window: _wider(window, right=-1)))),
     Fault("window_right_ignored", "window", "The right bound of the window is ignored.",
           "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None)))),
-    Fault("window_left_ignored", "window", "The left bound of the window is ignored.", "a bound on the left",
-          staged(near=_with_window(lambda window: (None, window[1])))),
-    Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.", "unequal sides",
-          staged(near=_with_window(lambda window: (window[1], window[0])))),
+    Fault("window_left_ignored", "window", "The left bound of the window is ignored.",
+          "a bound on the left", staged(near=_with_window(lambda window: (None, window[1])))),
+    Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.",
+          "unequal sides", staged(near=_with_window(lambda window: (window[1], window[0])))),
     Fault("window_made_symmetric", "window", "The left bound of the window is used for both sides.",
           "unequal sides, no causal flag", staged(near=_with_window(lambda window: (window[0], window[0])))),
     Fault("window_zero_is_none", "window", "A window's bound of 0 is taken for no bound.",
@@ -174,14 +174,14 @@ _FAULTS = (
     *_LOST.dropped("with_mask", "with_bias", "with_causal", "with_weights", "for_one_query"),
     Fault("window_of_four_rows", "window", "The window is computed once for four queries together.",
           "a window with T > 1", staged(near=_where_windowed(_in_steps))),
-    Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.", _ANY,
-          staged(near=_where_windowed(_blocks_of_4))),
+    Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.",
+          _ANY, staged(near=_where_windowed(_blocks_of_4))),
     Fault("window_wraps_round", "window", "Rolled keys make a ring: the first queries see the last keys.",
           "a left side other than 0, no causal flag", staged(near=_where_windowed(_ring))),
     Fault("window_first_batch_only", "window", "The window is applied to the first batch entry only.",
           "a window with B > 1", heed_in_first(0, "window")),
-    Fault("window_first_head_only", "window", "The window is applied to the first head only.", "a window with H > 1",
-          heed_in_first(1, "window")),
+    Fault("window_first_head_only", "window", "The window is applied to the first head only.",
+          "a window with H > 1", heed_in_first(1, "window")),
     Fault("window_after_softmax", "window", "Keys outside are cut from the weights, which then do not sum to one.",
           _ANY, staged(near=lambda work: np.ones(work.shape[2:], bool),
                        weigh=lambda weights, work: weights * sound.near(work))),
@@ -202,8 +202,8 @@ _FAULTS = (
 )
 
 _LEFT_ON = (
-    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.", "causal with T > 32",
-          staged(past=_left_on)),
+    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.",
+          "causal with T > 32", staged(past=_left_on)),
 )
 
 
@@ -230,35 +230,45 @@ def _chunk_overwrites(ring: int, held: CacheContent, work: PreparedCall, near: A
     return near & ((places > work.shape[3] - 1 - ring) | (places >= held.count))
 
 
-def _clamped(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+def _clamp_to_ring(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
     places = np.arange(work.shape[3])
     in_ring = (places < ring - 1) | (places == held.count - 1) | (places >= held.count)
     return in_ring & np.ones_like(near) if held.count > ring else near
 
 
+def _whole_chunk(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+    """(T,S): each query sees all that the window of its chunk's first query holds."""
+    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
+
+
 _BOUNDED = "a past, together with a window that is bounded to the left"
 
-_OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
-                     for name, story, reach, make in (
-    ("window_restarts", "A window is laid with row numbers of the chunk.", "a past, together with a window",
-     decoder(behind=lambda _: {"near": _from_first})),
-    ("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
-     _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
-    ("ring_rolls_early", "A ring forgets the oldest key one step early.", f"{_BOUNDED} by no more keys than are past",
-     _in_ring(lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
-    ("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
-     f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
-    ("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-     f"{_BOUNDED}, shorter than the past", _in_ring(_clamped)),
-    ("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
-     f"{_BOUNDED}, and several queries",
-     _in_ring(lambda _, held, work, near: near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count)))),
-))
+
+def _decoder_fault(name: str, story: str, reach: str, make: Callable[[], Attend]) -> Fault:
+    return Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
+
+
+_OF_DECODERS = (
+    _decoder_fault("window_restarts", "A window is laid with row numbers of the chunk.",
+                   "a past, together with a window", decoder(behind=lambda _: {"near": _from_first})),
+    _decoder_fault("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
+                   _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
+    _decoder_fault("ring_rolls_early", "A ring forgets the oldest key one step early.",
+                   f"{_BOUNDED} by no more keys than are past", _in_ring(
+                       lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
+    _decoder_fault("ring_overwritten_by_chunk",
+                   "A chunk is written to the ring before its first queries have looked.",
+                   f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
+    _decoder_fault("ring_clamped", "Where a ring is full, each key is written over the last slot.",
+                   f"{_BOUNDED}, shorter than the past", _in_ring(_clamp_to_ring)),
+    _decoder_fault("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
+                   f"{_BOUNDED}, and several queries", _in_ring(_whole_chunk)),
+)
 
 _BACKWARD = (
-    gradient_fault("window_dropped", "The backward pass has no window.", "gradients together with window",
-                   reread=edit.reread_without("window")),
+    gradient_fault("window_dropped", "The backward pass has no window.",
+                   "gradients together with window", reread=edit.reread_without("window")),
     gradient_fault("window_wider", "The window is one key wider in the backward pass.",
                    "gradients together with a window that is bounded to the left",
                    reread=edit.reread(window=lambda call: call.window and _wider(call.window, left=1))),
@@ -266,16 +276,17 @@ _BACKWARD = (
 
 _FAMILIES = (
     FaultFamily("size_window_begins_with_block", "window", "the window begins with its block",
-                "The window begins at a whole block of keys.", BLOCKS, (above("T"), above("S")), "window",
-                needs="a bound on the left"),
+                "The window begins at a whole block of keys.", BLOCKS,
+                (longer_than("T"), longer_than("S")), "window", needs="a bound on the left"),
     FaultFamily("size_window_begins_late", "window", "the window begins with the next block",
-                "The block in which the window begins is skipped.", BLOCKS, (above("T"), above("S")), "window",
-                needs="a bound on the left"),
+                "The block in which the window begins is skipped.", BLOCKS,
+                (longer_than("T"), longer_than("S")), "window", needs="a bound on the left"),
     FaultFamily("size_window_ends_with_block", "window", "the window ends with its block",
-                "The window ends at a whole block of keys.", BLOCKS, (above("T", (7, 16, 32, 64)), above("S")),
-                "window", needs="a bound on the right, no causal flag"),
+                "The window ends at a whole block of keys.", BLOCKS,
+                (longer_than("T", (7, 16, 32, 64)), longer_than("S")), "window",
+                needs="a bound on the right, no causal flag"),
     FaultFamily("size_window_dropped_long", "window", "the window is left out",
-                "Long rows take a kernel without a window.", (0,), (above("S", LENGTHS),), "window"),
+                "Long rows take a kernel without a window.", (0,), (longer_than("S", LENGTHS),), "window"),
 )
 
 _MECHANISMS: Mapping[str, Mechanism] = {

@@ -58,7 +58,7 @@ def _window(asker: Asker) -> Window:
     return left, left if both else limits.min_window
 
 
-def _posed(asker: Asker, T: int, S: int) -> Problem:
+def _windowed_problem(asker: Asker, T: int, S: int) -> Problem:
     needs_causal = bool(asker.subject.declaration.limits.brings("window"))
     return asker.make_even(T, S).but(window=_window(asker), causal=needs_causal)
 
@@ -74,7 +74,7 @@ def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int 
 
 
 def _reach(asker: Asker) -> Reply:
-    seen = asker.ask_output(_posed(asker, 5, 5))[..., :5]
+    seen = asker.ask_output(_windowed_problem(asker, 5, 5))[..., :5]
     bands = {"as_asked": _expected_window(asker, 5, 5), "one_less": _expected_window(asker, 5, 5, more=-1),
              "one_more": _expected_window(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool),
              "everything": np.ones((5, 5), bool)}
@@ -82,11 +82,11 @@ def _reach(asker: Asker) -> Reply:
 
 
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
-    seen = asker.ask_output(_posed(asker, T, S))[..., :S]
-    return Reply(name_band(seen, _aligned(asker, T, S)), show_numbers(seen))
+    seen = asker.ask_output(_windowed_problem(asker, T, S))[..., :S]
+    return Reply(name_band(seen, _visible_by_alignment(asker, T, S)), show_numbers(seen))
 
 
-def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
+def _visible_by_alignment(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
     """What each query sees, (T,S), under each alignment of its own place, and where the window is ignored."""
     return {"top_left": _expected_window(asker, T, S), "bottom_right": _expected_window(asker, T, S, S - T),
             "everything": np.ones((T, S), bool)}
@@ -95,12 +95,12 @@ def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
 def _row(asker: Asker) -> Reply:
     """More queries than keys: some of them see none."""
     name = _alignment(asker, 5, 2).answer
-    visible = _aligned(asker, 5, 2).get(name)
+    visible = _visible_by_alignment(asker, 5, 2).get(name)
     empty = visible is None or ~visible.any(axis=1)
     if visible is None or not np.any(empty):
         raise NotAsked("every query sees a key")
     problem = asker.make_sloped(5, 2)
-    seen = asker.ask_output(_posed(asker, 5, 2).but(query=problem.query, key=problem.key))[:, :, empty, :2]
+    seen = asker.ask_output(_windowed_problem(asker, 5, 2).but(query=problem.query, key=problem.key))[:, :, empty, :2]
     return name_candidate(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
-from attnspec.faults.precision import through
+from attnspec.faults.precision import round_through
 from attnspec.faults.softmax import Online
 from attnspec.faults.staged_work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
 from attnspec.problems.problem import Array, numpy_dtype
 
 
-def _weighed(logits: Array, times: Array) -> Array:
+def _weigh_keys(logits: Array, times: Array) -> Array:
     """Weights (B,H,T,S) of logits (B,H,T,S) whose exponentials count `times`, (S,)."""
     return sound.normalise(sound.exponentials(logits) * times.astype(logits.dtype))
 
@@ -24,11 +24,11 @@ def _weighed(logits: Array, times: Array) -> Array:
 def _count_keys(times: Callable[[int, int], Array]) -> Mechanism:
     """Keys that count otherwise than once: `times` of S and the size, (S,)."""
     def change(size: int) -> Change:
-        return lambda logits, work: _weighed(logits, times(work.shape[3], size))
+        return lambda logits, work: _weigh_keys(logits, times(work.shape[3], size))
     return each_by("softmax", change)
 
 
-def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
+def _lose_keys(is_lost: Callable[[int, int], Array]) -> Mechanism:
     """Keys that are never reached, as `is_lost` of S and the size says, (S,)."""
     def change(size: int) -> Change:
         def softmax(logits: Array, work: PreparedCall) -> Array:
@@ -84,13 +84,13 @@ def _without_maxima(size: int) -> Change:
     return lambda logits, _: sound.normalise(np.concatenate(_split_softmax(logits, size)[0], axis=-1))
 
 
-def _averaged(size: int) -> Change:
+def _average_splits(size: int) -> Change:
     """Each split is normalised by itself, and the splits that see a key are averaged."""
     def softmax(logits: Array, _: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
         parts, sums = _split_softmax(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
-        return np.concatenate([sound.normalise(part) for part in parts], axis=-1) / count
+        return np.concatenate([*map(sound.normalise, parts)], axis=-1) / count
     return softmax
 
 
@@ -112,7 +112,7 @@ def _sum_in_bfloat16(size: int) -> Change:
         total = np.zeros_like(grown[..., :1])
         for first in range(0, grown.shape[-1], size):
             added = total + grown[..., first:first + size].sum(axis=-1, keepdims=True)
-            total = through(added, numpy_dtype(DType.BFLOAT16))
+            total = round_through(added, numpy_dtype(DType.BFLOAT16))
         return grown / np.where(total == 0, 1, total)
     return softmax
 
@@ -175,14 +175,15 @@ def _last_of_first_batch(size: int) -> Callable[[Array, int], Array]:
 
 
 KEYS: Mapping[str, Mechanism] = {
-    "keys past the last whole block are lost": _lost(lambda S, size: np.arange(S) >= S // size * size),
-    "the last block of keys is lost": _lost(in_last),
-    "the last key is lost": _lost(lambda S, _: np.arange(S) == S - 1),
-    "keys beyond the first tile are lost": _lost(lambda S, size: np.arange(S) >= size),
-    "the first key of later blocks is lost": _lost(lambda S, size: (np.arange(S) % size == 0) & (np.arange(S) > 0)),
+    "keys past the last whole block are lost": _lose_keys(lambda S, size: np.arange(S) >= S // size * size),
+    "the last block of keys is lost": _lose_keys(in_last),
+    "the last key is lost": _lose_keys(lambda S, _: np.arange(S) == S - 1),
+    "keys beyond the first tile are lost": _lose_keys(lambda S, size: np.arange(S) >= size),
+    "the first key of later blocks is lost": _lose_keys(
+        lambda S, size: (np.arange(S) % size == 0) & (np.arange(S) > 0)),
     "keys beyond the queries are lost": each_by("softmax", _beyond_queries),
     "blocks between first and last are lost":
-        _lost(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
+        _lose_keys(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
     "the last block of keys counts twice": _count_keys(lambda S, size: 1 + in_last(S, size)),
     "the last key counts for the padding": _count_keys(
         lambda S, size: np.where(np.arange(S) == S - 1, 1 + (-S % size), 1)),
@@ -194,7 +195,7 @@ KEYS: Mapping[str, Mechanism] = {
         lambda size: {"softmax": Online(output_factor=_never_at_second, size=size)},
     "the sum starts again at the last block": each_by("softmax", _forgotten_at_last),
     "splits are merged without their maxima": each_by("softmax", _without_maxima),
-    "splits are averaged": each_by("softmax", _averaged),
+    "splits are averaged": each_by("softmax", _average_splits),
     "the last split is kept alone": each_by("softmax", _last_split_wins),
     "the running sum is bfloat16": each_by("softmax", _sum_in_bfloat16),
     "2^x for e^x in the last block": each_by("softmax", _base_two_in_last),

@@ -72,7 +72,7 @@ def _one_entry(size: int) -> Change:
     return finish
 
 
-def _unnormalised(size: int) -> Change:
+def _skip_division(size: int) -> Change:
     """Rows of the last block are not divided by their sums."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S) -> weights (B,H,T,S), exponentials still in rows of the last block."""
@@ -106,7 +106,7 @@ ROWS: Mapping[str, Mechanism] = {
     "the last two rows change places": _order_rows(_last_two_swapped),
     "the corner of the second tile is wrong": each_by("finish", _corner),
     "one entry is zero": each_by("finish", _one_entry),
-    "rows of the last block are not divided": each_by("softmax", _unnormalised),
+    "rows of the last block are not divided": each_by("softmax", _skip_division),
     "rows of the last block have the sum of the row before": each_by("softmax", _sum_of_row_before),
 }
 
@@ -174,7 +174,7 @@ def _dealt_by_group(value: Array, H: int) -> Array:
     return np.where(np.isin(np.arange(H), dealt)[:, None, None], sound.group(value, H), 0).astype(value.dtype)
 
 
-def _grouped(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
+def _group_heads(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
     """Keys and values of other heads: `head_of` of the query heads (H,), of H / Hkv, Hkv and the size, (H,)."""
     def replaced(size: int) -> Replaced:
         def group(array: Array, H: int) -> Array:
@@ -232,14 +232,14 @@ GRIDS: Mapping[str, Mechanism] = {
     "slices are unfolded the other way": lambda _: {"finish": _unfolded_the_other_way},
     "keys of a wrapped batch entry": _of_batch(_wrapping),
     "the last batch entry has the keys of the first": _of_batch(_last_from_first),
-    "groups are rounded up to a power of two": _grouped(lambda head, G, *_: head // power_above(G)),
-    "groups are rounded down to a power of two": _grouped(lambda head, G, *_: head // (power_above(G + 1) // 2)),
-    "groups have a fixed number of heads": _grouped(lambda head, _G, _Hkv, size: head // size),
-    "groups are tiled": _grouped(lambda head, _G, Hkv, _size: head % Hkv),
+    "groups are rounded up to a power of two": _group_heads(lambda head, G, *_: head // power_above(G)),
+    "groups are rounded down to a power of two": _group_heads(lambda head, G, *_: head // (power_above(G + 1) // 2)),
+    "groups have a fixed number of heads": _group_heads(lambda head, _G, _Hkv, size: head // size),
+    "groups are tiled": _group_heads(lambda head, _G, Hkv, _size: head % Hkv),
     "heads are assigned by the size of a group": lambda _: {"group_value": _dealt_by_group},
-    "the last of a group has the next group's keys": _grouped(lambda head, G, *_: (head + 1) // G % max(1, (
+    "the last of a group has the next group's keys": _group_heads(lambda head, G, *_: (head + 1) // G % max(1, (
         len(head) // G))),
-    "key heads are clamped": _grouped(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),
+    "key heads are clamped": _group_heads(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),
 }
 
 

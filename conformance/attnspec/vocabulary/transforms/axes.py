@@ -57,10 +57,10 @@ def product(array: Array, by: float, dtype: DType) -> Array:
         result = wide * by
         # a power of two moves the exponent alone; what underflows does not come back
         is_exact = abs(np.frexp(by)[0]) == 0.5 and np.array_equal(result / by, wide)
-    return _stored(result, dtype, is_exact=is_exact)
+    return _store_exactly(result, dtype, is_exact=is_exact)
 
 
-def shifted(array: Array, by: float, dtype: DType) -> Array:
+def shift_exactly(array: Array, by: float, dtype: DType) -> Array:
     """The array, of any shape, plus a number. Raises NoClaim where that is not exact in the dtype.
 
     A sum is exact where both summands come back by subtraction (Knuth's TwoSum).
@@ -69,10 +69,10 @@ def shifted(array: Array, by: float, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         result = wide + by
         is_exact = np.array_equal(result - by, wide) and bool((result - wide == by).all())
-    return _stored(result, dtype, is_exact=is_exact)
+    return _store_exactly(result, dtype, is_exact=is_exact)
 
 
-def _stored(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
+def _store_exactly(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
     """The array, of any shape, in the dtype. Raises NoClaim where the dtype does not hold it, or it was not exact."""
     with np.errstate(over="ignore"):
         array = wide.astype(numpy_dtype(dtype))
@@ -178,17 +178,17 @@ def permute_queries(posed: Attention, *, by: DrawnSeed) -> Attention:
 
 def permute_batch(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the batch entries; the output is put back into the old order."""
-    return _permuted(posed, "B", permutation(by, posed.one.sizes.B))
+    return _permute_axis(posed, "B", permutation(by, posed.one.sizes.B))
 
 
 def permute_heads(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the heads of all arrays (not grouped ones); the output is put back into the old order."""
     if posed.one.sizes.Hkv < posed.one.sizes.H:
         raise NoClaim("heads are grouped")
-    return _permuted(posed, "H", permutation(by, posed.one.sizes.H))
+    return _permute_axis(posed, "H", permutation(by, posed.one.sizes.H))
 
 
-def _permuted(posed: Attention, axis: Axis, order: Array) -> Attention:
+def _permute_axis(posed: Attention, axis: Axis, order: Array) -> Attention:
     """Every array in this order along an axis, (B,) of the batch or (H,) of heads; answers are read back in the old
     one.
     """
@@ -221,7 +221,7 @@ def permute_layer_heads(posed: Layer, *, by: DrawnSeed) -> Layer:
     order = np.random.RandomState(by).permutation(problem.heads)
     moved = {name: np.ascontiguousarray(np.take(array, order, axis=AXES[name].index("H")))
              for name, array in problem.given.items() if "H" in AXES.get(name, "")}
-    params = {name: _reordered(name, array, order) for name, array in problem.params.items()}
+    params = {name: _reorder_heads(name, array, order) for name, array in problem.params.items()}
     return posed.but(params=params, **moved).reading("H", np.argsort(order))
 
 
@@ -231,7 +231,7 @@ def _needs_output_projection(problem: LayerProblem) -> None:
         raise OutsideLimits("it has no output projection")
 
 
-def _reordered(name: str, array: Array, order: Array) -> Array:
+def _reorder_heads(name: str, array: Array, order: Array) -> Array:
     """The parameter with its heads in the order (H,): of w_out (H·Dv,M) the rows, of other weights (M,H·D) and their
     biases (H·D,) the columns; b_out (M,) has none.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -15,7 +16,20 @@ from attnspec.numerics.operands import visible_keys
 from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo
-from attnspec.vocabulary.transforms.axes import ARRAYS, ArrayName, Attention, keep_prefix, product, score_shape, shifted
+from attnspec.vocabulary.transforms.axes import (
+    ARRAYS,
+    ArrayName,
+    Attention,
+    keep_prefix,
+    product,
+    score_shape,
+    shift_exactly,
+)
+
+
+def _change_arrays(posed: Attention, names: Iterable[str], change: Callable[[Array], Array]) -> Attention:
+    """The same with some arrays, of any shape, changed in one way."""
+    return posed.but(**{name: change(getattr(posed.one, name)) for name in names})
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
@@ -27,7 +41,7 @@ def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOf
 def shift_keys(posed: Attention, *, by: DrawnStep) -> Attention:
     """Add one number to every entry of every key, so that all logits of a row change by the same amount."""
     problem = posed.one
-    return posed.but(key=shifted(problem.key, by, problem.dtype))
+    return posed.but(key=shift_exactly(problem.key, by, problem.dtype))
 
 
 def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
@@ -37,7 +51,7 @@ def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
         raise NoClaim("there is no bias")
     hides = np.isneginf(problem.bias)
     # -inf less -inf is NaN, which would count as not exact
-    moved = shifted(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
+    moved = shift_exactly(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
     return posed.but(bias=np.where(hides, problem.bias, moved))
 
 
@@ -65,7 +79,7 @@ def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, .
         """An array of any shape, with its entries in another order."""
         return random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    return posed.but(**{name: stirred(getattr(posed.one, name)) for name in arrays})
+    return _change_arrays(posed, arrays, stirred)
 
 
 LARGE = 256.0
@@ -88,10 +102,10 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "p
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    return posed.but(**{name: poisoned(getattr(problem, name), each, content) for name, each in places.items()})
+    return posed.but(**{name: poison_hidden(getattr(problem, name), each, content) for name, each in places.items()})
 
 
-def poisoned(array: Array, hidden: Array, content: str) -> Array:
+def poison_hidden(array: Array, hidden: Array, content: str) -> Array:
     """A query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden`
     places (B,H,S), (B,1,S) or (B,1,T).
     """
@@ -114,7 +128,7 @@ def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large",
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
     is_last = np.arange(B)[:, None, None] == B - 1
     changed = {} if content == "nothing" else {
-        name: poisoned(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
+        name: poison_hidden(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
         for name, array in arrays.items()}
     return posed.but(**changed).reading("B", np.arange(B - 1))
 
@@ -128,7 +142,7 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
         later = array[..., cut + 1 :, :]
         return np.concatenate([array[..., : cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
 
-    return posed.but(**{name: moved(getattr(posed.one, name)) for name in arrays})
+    return _change_arrays(posed, arrays, moved)
 
 
 def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: DrawnRow) -> Attention:
@@ -142,7 +156,7 @@ def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...]
         """(B,Hkv,S,·), negated at the places that the query does not see."""
         return np.where(unseen[:, None, :, None], np.where(array == 0, np.ones_like(array), -array), array)
 
-    return posed.but(**{name: moved(getattr(problem, name)) for name in arrays})
+    return _change_arrays(posed, arrays, moved)
 
 
 def share_heads(posed: Attention) -> Attention:
