@@ -15,9 +15,9 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import Kind
 from attnspec.numerics.bound import find_closest_queries
-from attnspec.numerics.expectation import Expectation, visible_keys
-from attnspec.numerics.gradients import Gradient
-from attnspec.numerics.operands import queries_within
+from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.operands import queries_within, visible_keys
 from attnspec.numerics.reference import wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem

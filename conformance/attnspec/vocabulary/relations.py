@@ -14,8 +14,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import MOST_CLOSEST_QUERIES
-from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.operands import extra_key, queries_within
+from attnspec.numerics.operands import extra_key, queries_within, visible_keys
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.numerics.stored import stored_hull
 from attnspec.problems.keyword_arrays import replace_values
