@@ -7,9 +7,9 @@ function that declares `stored_query`, `stored_key` and `stored_value` to be int
 
 Faults of kernels that quantise inside, which declare a storage themselves, and of backward passes are left out:
 `evaluation power` measures them. A fault is put the clauses that name it, or that convicted it
-(spec/refutations.json), and if these find nothing all other clauses of codes. It has no trace at a storage if no case of
-any clause gets another answer from it than from attention without the mistake, bit for bit: no code of int8 is beyond
-240, and no clause gives zero points to float8.
+(spec/refutations.json), and if these find nothing all other clauses of codes. It has no trace at a storage if no case
+of any clause gets another answer from it than from attention without the mistake, bit for bit: no code of int8 is
+beyond 240, and no clause gives zero points to float8.
 Exit codes: 0 each share is at least 98 %, 1 one is less, 2 the record is of another spec.
 """
 
@@ -37,8 +37,8 @@ import click
 import numpy as np
 from attnspec.aspects.quantised.arrays import storage_dtype
 from attnspec.aspects.quantised.faults import MISTAKES
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import clauses_for

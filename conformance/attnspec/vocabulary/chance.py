@@ -157,7 +157,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     sliced = _judged_slices(expected, scene)
     limit = threshold(false_alarm, scene.cases)
     if scene.evaluator.precision.stored_formats:
-        return nothing("has_no_drift", "the subject quantises inside: rounding to codes has no mean of its own that is "
+        return nothing("has_no_drift", "the subject stores its entries as others, which has no mean of its own that is "
                        "known, and moves all weights of a row by its square")
     # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
     if sliced.sum() <= limit * limit:

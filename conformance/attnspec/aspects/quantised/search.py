@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.aspects.quantised.arrays import in_codes
+from attnspec.aspects.quantised.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.core.forms import OF_ENTRIES, TABLE
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import TEMPLATES, Binding, CallForm
