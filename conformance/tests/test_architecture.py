@@ -74,7 +74,7 @@ def test_a_case_passes_the_files_that_the_document_names_and_at_most_18() -> Non
     assert len([file for file in passed if not file.startswith(("host/", "hosting/", "aspects/"))]) <= 18
 
 
-MOST_MODULES, MOST_SMALL, MOST_OF_ONE_IMPORTER, MOST_KNOWING, MOST_FUNCTIONS, MOST_FILES = 305, 18, 60, 8, 160, 23
+MOST_MODULES, MOST_SMALL, MOST_OF_ONE_IMPORTER, MOST_KNOWING, MOST_FUNCTIONS, MOST_FILES = 307, 18, 60, 8, 160, 23
 """Figures of `benchmarks/house.py` that do not grow back: modules, those of 40 lines or less, those that one file alone
 imports, files that know `window`, functions and files that one case passes.
 """

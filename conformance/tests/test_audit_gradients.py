@@ -21,7 +21,7 @@ from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.markdown import audit_text
 from attnspec.report.audit.table import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
-from attnspec.report.audit.view import MANY
+from attnspec.report.audit.view import AUDIT_SUBJECTS
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page
 from attnspec.spec.load import load_spec
@@ -81,7 +81,7 @@ def probed(*found: tuple[str, str], variant: str = "") -> SubjectProbed:
     [], [outcome("gradients.of_query", Verdict.INAPPLICABLE, reason="it has no backward pass")],
     [outcome("gradients.of_query", Verdict.NOT_RUN)]])
 def test_without_gradients_that_were_judged_there_is_no_table(outcomes: list[Outcome]) -> None:
-    record = run(*outcomes, outcome("causal.all"), crowd=MANY)
+    record = run(*outcomes, outcome("causal.all"), crowd=AUDIT_SUBJECTS)
     assert 'id="gradients"' not in render_page([record])
     assert 'href="#gradients"' not in render_page([record])
     assert "## Gradients" not in audit_text([record])
@@ -90,7 +90,7 @@ def test_without_gradients_that_were_judged_there_is_no_table(outcomes: list[Out
 def test_the_page_and_the_text_tell_where_a_backward_pass_rounds() -> None:
     judged = [outcome("gradients.of_query", margin=0.25), outcome("gradients.of_key", margin=0.125),
               outcome("gradients.rounding", margin=0.75, dtype=DType.FLOAT16)]
-    record = run(*judged, crowd=MANY)
+    record = run(*judged, crowd=AUDIT_SUBJECTS)
     assert ("| `lib/layer` | 3 of 3 | f32 float32; f16 G1, partial 32 | 0.25 (f32 `gradients.of_query`), 0.75 (f16 "
             "`gradients.rounding`) |  |  | query, key |  |") in audit_text([record])
     page = render_page([record])
@@ -102,7 +102,7 @@ def test_the_page_and_the_text_tell_where_a_backward_pass_rounds() -> None:
 
 
 def test_a_record_that_does_not_say_where_it_rounds_leaves_that_open() -> None:
-    record = run(outcome("gradients.of_query"), cards=[replace(CARD, backward={})], crowd=MANY)
+    record = run(outcome("gradients.of_query"), cards=[replace(CARD, backward={})], crowd=AUDIT_SUBJECTS)
     assert "| `lib/layer` | 1 of 1 | – | 0.5 (f32 `gradients.of_query`) |" in audit_text([record])
     assert "1 of 1 – f32" in spaced_words(section(render_page([record]), "gradients"))
 
@@ -110,7 +110,7 @@ def test_a_record_that_does_not_say_where_it_rounds_leaves_that_open() -> None:
 def test_gradients_that_are_wrong_are_named_and_not_the_closest() -> None:
     judged = [outcome("gradients.of_query", margin=0.25), outcome("gradients.of_key", Verdict.VIOLATED, margin=9.0),
               outcome("gradients.of_sinks", Verdict.INAPPLICABLE, reason="it takes none")]
-    record = run(*judged, crowd=MANY)
+    record = run(*judged, crowd=AUDIT_SUBJECTS)
     assert "| 1 of 2, not `gradients.of_key` |" in audit_text([record])
     table = section(render_page([record]), "gradients")
     assert "1 of 2 1 not held gradients. of_ key" in spaced_words(table)
@@ -139,7 +139,7 @@ def test_what_a_hidden_row_does_to_others_is_what_a_probe_found() -> None:
     found = probed(("gradient.hidden_row.mask", "finite"), ("gradient.hidden_row.bias", "nan"),
                    ("gradient.hidden_key.mask", "zero"), ("gradient.hidden_key.causal", "zero"))
     compiled = probed(("gradient.hidden_row.mask", "nan"), variant="compiled")
-    record = run(outcome("gradients.of_query"), probes=[found, compiled], crowd=MANY)
+    record = run(outcome("gradients.of_query"), probes=[found, compiled], crowd=AUDIT_SUBJECTS)
     assert "| finite (others: mask); nan (others: bias) | zero | query |" in audit_text([record])
     assert "finite others: mask nan others: bias zero query" in spaced_words(section(render_page([record]),
                                                                                      "gradients"))
@@ -157,7 +157,7 @@ def test_what_gradients_were_not_judged_of_is_told_with_the_reason() -> None:
     line = line_of(*judged, card=layer)
     assert line.given_arrays == ("query", "value", "input projections")
     assert line.ungiven == {"a bias is a constant to it": ("bias",), "it has no w_out": ("output projection",)}
-    record = run(*judged, cards=[layer], crowd=MANY)
+    record = run(*judged, cards=[layer], crowd=AUDIT_SUBJECTS)
     text, table = audit_text([record]), section(render_page([record]), "gradients")
     assert "| query, value, input projections | bias, output projection |" in text
     assert ("Why some were not judged with respect to everything:\n\n- a bias is a constant to it: `lib/layer`\n"
@@ -175,7 +175,7 @@ def test_who_has_no_gradients_is_told_by_the_reason() -> None:
     two = [replace(CARD, id=name, claims=()) for name in ("lib/numpy", "lib/other")]
     silent = [outcome("gradients.of_query", Verdict.INAPPLICABLE, reason=f"{each.id} has no backward pass",
                       subject=each.id) for each in two]
-    record = run(outcome("gradients.of_query"), *silent, cards=[CARD, *two], crowd=MANY)
+    record = run(outcome("gradients.of_query"), *silent, cards=[CARD, *two], crowd=AUDIT_SUBJECTS)
     assert ("Of which no gradients were judged, and why:\n\n- it has no backward pass: `lib/numpy`, `lib/other`\n"
             in audit_text([record]))
     assert "it has no backward pass: lib/numpy, lib/other" in spaced_words(section(render_page([record]), "gradients"))

@@ -33,7 +33,7 @@ from attnspec.record.read import RunRecord, pack_text, read_records
 from attnspec.report.audit.conventions import COLUMNS, ManifestWord, collect_answers
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
-from attnspec.report.audit.view import MANY, Audit, MissingSubject, make_audit
+from attnspec.report.audit.view import AUDIT_SUBJECTS, Audit, MissingSubject, make_audit
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page
 from attnspec.report.summary import find_silences
@@ -73,7 +73,7 @@ def run(cards: Iterable[SubjectKnown], *outcomes: Outcome, probes: Iterable[Subj
     return RunRecord(header, tuple(cards), outcomes, RunFinished("", 1.0, {}, 0), probes=tuple(probes))
 
 
-def crowd(number: int = MANY + 1) -> list[str]:
+def crowd(number: int = AUDIT_SUBJECTS + 1) -> list[str]:
     return [f"lib/subject{place:02}" for place in range(number)]
 
 
@@ -97,7 +97,7 @@ def test_many_subjects_make_an_audit_and_few_a_run() -> None:
     assert audit_text([run([card("lib/a")], outcome("lib/a"))]).startswith("# `lib/a`: what was found\n")
     page = render_page([crowded(outcome("other/one"))])
     assert "14 implementations of attention from 2 libraries tested" in words(page)
-    few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
+    few = run(map(card, crowd(AUDIT_SUBJECTS)), *map(outcome, crowd(AUDIT_SUBJECTS)))
     assert "12 of 12 implementations conform" not in words(render_page([crowded()]))
     assert "12 of 12 implementations conform" in words(render_page([few]))
 

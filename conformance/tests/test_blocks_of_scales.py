@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import hand_over, misfit, scales, shape_of
 from attnspec.aspects.quantised.block_faults import BLOCK_FAULTS, block_length
+from attnspec.aspects.quantised.storage import BLOCKED, BLOCKS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import BLOCKED, BLOCKS
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem

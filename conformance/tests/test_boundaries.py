@@ -258,7 +258,7 @@ ALL = slice(None)
     (wrong(2, 4, 9, 8, at=(ALL, ALL, [1, 4, 5])), "rows 1, 4 and 5 of every head"),
     (wrong(2, 1, 40, 8, at=(ALL, ALL, [1, 4, 5, 9, 30])), "5 of 40 rows, 1 to 30"),
     (wrong(2, 4, 9, 8, at=(ALL,)), "every entry"),
-    (np.eye(9, dtype=bool)[None, None], "some entries everywhere")])
+    (np.eye(9, dtype=bool)[None, None], "some entries, spread over all of it")])
 def test_wrong_entries_are_told_as_ranges(entries: Array, said: str) -> None:
     assert describe_ranges(entries, ("B", "H", "T", "Dv")) == said
 

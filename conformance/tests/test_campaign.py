@@ -23,7 +23,7 @@ from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import MOST_SMALL_LOGITS
 from attnspec.problems.problem import Recipe, count_logits
 from attnspec.record.codec import to_line
-from attnspec.record.events import BINS, BlockJudged, Event, ItemFinished
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged, Event, ItemFinished
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen_record
@@ -208,8 +208,8 @@ def test_a_margin_of_one_is_no_accusation_and_the_next_number_is() -> None:
     assert bin_of(1.0) == ACCUSING - 1
     assert bin_of(math.nextafter(1.0, 2.0)) == ACCUSING
     assert [bin_of(margin) for margin in (0.0, 2.0**-20, 2.0**-19.9)] == [0, 0, 1]
-    assert bin_of(math.inf) == bin_of(math.nan) == BINS - 1
-    assert all(bin_of(upper_edge(number)) == number for number in range(BINS - 1))
+    assert bin_of(math.inf) == bin_of(math.nan) == HISTOGRAM_BINS - 1
+    assert all(bin_of(upper_edge(number)) == number for number in range(HISTOGRAM_BINS - 1))
 
 
 def test_a_block_is_drawn_from_its_number_alone_and_no_two_are_alike() -> None:
@@ -253,7 +253,7 @@ def test_most_problems_are_small_and_some_are_not() -> None:
 
 
 def judged(subject: str, block: int, *, cases: int = 100, lost: str = "") -> BlockJudged:
-    return BlockJudged(subject, DType.FLOAT32, block, cases, 0, 0, 0, (0,) * BINS, lost=lost)
+    return BlockJudged(subject, DType.FLOAT32, block, cases, 0, 0, 0, (0,) * HISTOGRAM_BINS, lost=lost)
 
 
 def test_each_row_gets_its_part_and_what_it_has_counts() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.record.events import BINS, BlockJudged, RunFinished, SubjectKnown
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged, RunFinished, SubjectKnown
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
 from evaluation import PROGRAM
@@ -27,7 +27,7 @@ F32, F16 = DType.FLOAT32, DType.FLOAT16
 def counted(*worst: float) -> tuple[int, ...]:
     """A histogram of these margins."""
     bins = [bin_of(margin) for margin in worst]
-    return tuple(bins.count(place) for place in range(BINS))
+    return tuple(bins.count(place) for place in range(HISTOGRAM_BINS))
 
 
 def closest(margin: float) -> Measured:
@@ -121,7 +121,7 @@ def test_a_histogram_is_drawn_on_both_sides_of_the_line() -> None:
     drawn = counted(0.0, 0.0, 0.99, 1.0, 1.01, math.nan)
     fine, beyond = (columns(drawn, 2, beyond=which) for which in (False, True))
     assert fine == f"M0 {HEIGHT}v-36.0h4v36.0zM{LIMIT - BIN} {HEIGHT}v-36.0h4v36.0z"
-    assert beyond == f"M{LIMIT} {HEIGHT}v-7.2h4v7.2zM{(BINS - 1) * BIN} {HEIGHT}v-7.2h4v7.2z"
+    assert beyond == f"M{LIMIT} {HEIGHT}v-7.2h4v7.2zM{(HISTOGRAM_BINS - 1) * BIN} {HEIGHT}v-7.2h4v7.2z"
     assert ACCUSING * BIN == LIMIT
 
 

@@ -402,7 +402,7 @@ def finished(subject: str, clause: str, verdict: Verdict) -> ItemFinished:
 
 
 def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "INTERVAL", -1)
+    monkeypatch.setattr(outputs, "SECONDS_BETWEEN_DRAWINGS", -1)
     screen = Terminal()
     handler = outputs.make_progress(screen, {"TERM": "xterm"})
     assert isinstance(handler, LiveProgress)

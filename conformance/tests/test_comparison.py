@@ -13,7 +13,14 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import HEIGHT, RunComparison, compare_runs, comparison_text, has_moved, make_history
+from attnspec.report.comparison import (
+    TALLEST_BAR,
+    RunComparison,
+    compare_runs,
+    comparison_text,
+    has_moved,
+    make_history,
+)
 from attnspec.report.page import render_page
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
@@ -175,7 +182,7 @@ def test_the_history_goes_from_the_oldest_run_to_the_newest() -> None:
     new = run(outcome(VIOLATED), started=LATER)
     drawn = make_history([[each] for each in (*runs, new)], [new])
     assert [(each.number, each.violated, each.height) for each in drawn.runs] == [
-        (1, 2, HEIGHT), (2, 1, HEIGHT / 2), (3, 1, HEIGHT / 2)]
+        (1, 2, TALLEST_BAR), (2, 1, TALLEST_BAR / 2), (3, 1, TALLEST_BAR / 2)]
     assert [(row.clause.id, [cell.sign.sign if cell.sign else "" for cell in row.cells]) for row in drawn.rows] == [
         ("core.agrees", ["✗", "✓", "✗"]), ("core.gone", ["✗", "✗", ""])]
 

@@ -747,7 +747,7 @@ def plain(*happened: Outcome | Event) -> list[str]:
 
 
 def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "EVERY", -1)
+    monkeypatch.setattr(outputs, "SECONDS_BETWEEN_LINES", -1)
     assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
         f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}.",
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
@@ -789,7 +789,7 @@ def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
 
 
 def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "EVERY", -1)
+    monkeypatch.setattr(outputs, "SECONDS_BETWEEN_LINES", -1)
     advice = [failed(f"b.{number}", level=Level.SHOULD) for number in range(5)]
     assert plain(held("a.1"), *advice, held("a.2")) == ["3 of 7 items", "5 of 7 items"]
 

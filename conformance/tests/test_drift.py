@@ -151,7 +151,7 @@ def test_a_bias_within_what_is_declared_is_a_reading_and_no_violation() -> None:
         assert abs(reading.value - 2e-5) < 6 * reading.spread
         assert reading.spread < 4e-6
     assert "over 480 head slices; T = +" in first.sentence
-    assert "if there is none, which chance explains at a rate of at most " in first.sentence
+    assert "and without any drift chance gives as much at a rate of at most " in first.sentence
 
 
 def test_the_same_bias_is_a_violation_for_who_vouches() -> None:

@@ -8,34 +8,34 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.cli.group import FURTHER, MOVED, USERS
+from attnspec.cli.group import FURTHER_COMMANDS, LISTED_COMMANDS, MOVED_COMMANDS
 from attnspec.core.nouns import DType
-from attnspec.record.events import BINS, BlockJudged, Event, SubjectPut
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged, Event, SubjectPut
 from evaluation.cli import COMMANDS
 from helpers.commands import Cli
 from helpers.records import run_started, write_record
 
 PUT = SubjectPut("fault/late", DType.FLOAT32, 0, is_fault=True, stage="mask")
-BLOCK = BlockJudged("sound/naive", DType.FLOAT32, 0, 9, 9, 0, 0, (0,) * BINS)
+BLOCK = BlockJudged("sound/naive", DType.FLOAT32, 0, 9, 9, 0, 0, (0,) * HISTOGRAM_BINS)
 
 
 def test_help_lists_ten_commands_and_names_the_others(cli: Cli) -> None:
     code, out, _ = cli("--help")
     assert code == 0
     table, _, further = out.partition("\nCommands:\n")[2].partition("\n\nFurther commands: ")
-    assert [line.split()[0] for line in table.splitlines()] == list(USERS)
-    assert len(USERS) <= 10
-    assert further == f"{', '.join(FURTHER)}.\n"
+    assert [line.split()[0] for line in table.splitlines()] == list(LISTED_COMMANDS)
+    assert len(LISTED_COMMANDS) <= 10
+    assert further == f"{', '.join(FURTHER_COMMANDS)}.\n"
 
 
-@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.parametrize("name", FURTHER_COMMANDS)
 def test_a_further_command_has_its_own_help(cli: Cli, name: str) -> None:
     code, out, _ = cli(name, "--help")
     assert code == 0
     assert out.startswith(f"Usage: attnspec {name} ")
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", MOVED_COMMANDS)
 def test_a_command_that_moved_says_where_it_is(cli: Cli, name: str) -> None:
     assert name in COMMANDS
     assert cli(name, "--record", "a b.jsonl") == (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import RECOMMENDS, Evidence, KnownFinding, Measured, Outcome, Seen, does_explain
+from attnspec.record.outcome import RECOMMENDING_RELATION, Evidence, KnownFinding, Measured, Outcome, Seen, does_explain
 from attnspec.subjects.registry import read_findings
 
 RECIPE = "B2,H4,Hkv2,T3,S2,D8,Dv8;mask=padding;families=normal;with=causal+mask+scale;scale=-0.25;seed=0"
@@ -80,7 +80,7 @@ def test_a_size_that_no_case_has_is_no_evidence() -> None:
 def test_a_recommendation_is_explained_by_name_and_by_no_pattern() -> None:
     recommended = measured(margin=math.inf)
     assert recommended.evidence
-    told = replace(recommended.evidence, measured=replace(MEASURED, relation=RECOMMENDS))
+    told = replace(recommended.evidence, measured=replace(MEASURED, relation=RECOMMENDING_RELATION))
     outcome = replace(recommended, evidence=told)
     assert does_explain(replace(FINDING, clauses=("causal.alignment",)), outcome)
     assert not does_explain(replace(FINDING, clauses=("causal.*",)), outcome)

@@ -20,7 +20,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.texts import escape_hidden
 from attnspec.record import read as visible_records
-from attnspec.record.codec import DEEPEST, LARGEST, from_line, to_line
+from attnspec.record.codec import DEEPEST_NESTING, LARGEST_INTEGER, from_line, to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import ClauseText, Evidence, Explanation, KnownFinding, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record, read_records
@@ -68,11 +68,12 @@ def outcome_of(text: str) -> Outcome:
 FOOTER = to_line(FINISHED)
 LINES = {
     "nesting": ("[" * 100_000, "this line nests too deeply for a record."),
-    "nesting within a field": (deep(DEEPEST + 2), "ItemFinished.outcome.evidence.explained.words.a nests too deeply"),
+    "nesting within a field": (deep(DEEPEST_NESTING + 2),
+                               "ItemFinished.outcome.evidence.explained.words.a nests too deeply"),
     "digits without end": (FOOTER.replace("1.5", "9" * 5000), "a number of this line has too many digits."),
     "a number beyond floats": (FOOTER.replace("1.5", "9" * 400),
                                "RunFinished.seconds should be a number that a float can hold, not 99999"),
-    "a number beyond counts": (FOOTER.replace(": 0", f": {LARGEST}"),
+    "a number beyond counts": (FOOTER.replace(": 0", f": {LARGEST_INTEGER}"),
                                "RunFinished.exit_code should be a whole number of at most 18 digits, not 1000000000"),
     "a number that JSON has not": (FOOTER.replace("1.5", "NaN"), "this line is not JSON: NaN is written as a string."),
     "an event that is a list": ('{"event": []}', "[] is not a known event. Known: "),
@@ -107,7 +108,7 @@ def test_whoever_reads_a_record_names_the_line(here: Path, name: str, reader: st
 
 
 def test_levels_that_a_record_may_have_are_read() -> None:
-    assert isinstance(from_line(deep(DEEPEST)), ItemFinished)
+    assert isinstance(from_line(deep(DEEPEST_NESTING)), ItemFinished)
 
 
 def test_bytes_that_are_no_text_are_named_with_their_line(here: Path) -> None:

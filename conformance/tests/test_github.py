@@ -15,7 +15,7 @@ from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.core.paths import append_summary, in_repository
 from attnspec.record.outcome import Change, Likeness, Outcome
-from attnspec.report.ci_files import MOST, error_commands, step_summary
+from attnspec.report.ci_files import MOST_ANNOTATIONS, error_commands, step_summary
 from attnspec.report.summary import make_badge
 from attnspec.subjects.registry import annotated_at, defined_at
 from helpers.commands import Cli
@@ -86,8 +86,8 @@ def test_the_summary_says_how_the_run_stands_to_its_baseline() -> None:
 
 
 def test_causes_beyond_the_tenth_are_counted() -> None:
-    text = step_summary([run(*(failure(f"core.c{number:02}") for number in range(MOST + 2)))])
-    assert text.count("### ") == MOST
+    text = step_summary([run(*(failure(f"core.c{number:02}") for number in range(MOST_ANNOTATIONS + 2)))])
+    assert text.count("### ") == MOST_ANNOTATIONS
     assert text.endswith("And 2 causes more, in the record.\n")
 
 
@@ -113,8 +113,8 @@ def test_nothing_of_a_record_ends_an_annotation_early() -> None:
 
 
 def test_at_most_ten_annotations_are_made() -> None:
-    lines = error_commands([run(*(failure(f"core.c{number:02}") for number in range(MOST + 2)))], nowhere)
-    assert len(lines) == MOST == 10
+    lines = error_commands([run(*(failure(f"core.c{number:02}") for number in range(MOST_ANNOTATIONS + 2)))], nowhere)
+    assert len(lines) == MOST_ANNOTATIONS == 10
 
 
 def test_what_does_not_gate_is_no_error() -> None:

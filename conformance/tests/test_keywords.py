@@ -156,6 +156,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     },
     "grad_output": {
         "aspects/gradients/": "the aspect itself",
+        "aspects/quantised/": "the two together: backward passes that are wrong beside codes",
         "diagnosis/tolerance.py": "the gauge of a backward pass",
         "engine/summon.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",
@@ -166,7 +167,6 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/observables.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "core/keyword.py": "its name",
-        "aspects/quantised/": "gradients beside codes",
     },
     "dropout_rate": {
         "aspects/dropout/": "the aspect itself",
@@ -225,6 +225,33 @@ def test_a_further_file_that_names_a_keyword_is_told(tmp_path: Path, line: str) 
 def test_prose_about_a_keyword_is_not_counted(tmp_path: Path, line: str) -> None:
     (tmp_path / "prose.py").write_text(f"{line}\n", encoding="utf-8")
     assert naming("softcap", tmp_path) == set()
+
+
+CODES = re.compile(
+    r"quantis|(query|key|value)_(global_)?scales?\b|(query|key|value)_zero|(stored|packed)_(query|key|value)\b|"
+    r"zero point|granularit|nibble|mxfp|nvfp|float8|\bu?int4\b|\bcodes of|of codes|\bdtype codes\b", re.IGNORECASE)
+"""Words of codes, scales, zero points and their formats."""
+
+KNOWING_CODES: Mapping[str, str] = {
+    "core/keyword.py": "the limits of functions that take them",
+    "core/keywords.py": "the fields of scales and zero points, and that there is such an aspect",
+    "numerics/precision.py": "the words of a class: `dequantised`, and what is stored",
+    "faults/precision.py": "plain mistakes of who declares no codes: what is stored in eight bits",
+    "host/frames.py": "the narrow types by which arrays travel",
+    "host/lifts/torch.py": "which narrow types PyTorch has",
+}
+"""The files outside `aspects/quantised/` that know codes, and what for."""
+
+OTHER_SCALES = frozenset({"faults/backward.py", "faults/heads.py", "aspects/gradients/faults.py", "faults/edges.py"})
+"""These say the like of the scale of the logits: `key_scale` is that of a key's gradient; or tell a story."""
+
+
+def test_few_files_outside_of_the_aspect_know_codes() -> None:
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    knowing = {name for name, source in sources.items() if not name.startswith("aspects/quantised/")
+               and any(CODES.search(word) for word in spoken(source))}
+    assert knowing - OTHER_SCALES == set(KNOWING_CODES)
+    assert len(KNOWING_CODES) <= 8
 
 
 def test_every_optional_keyword_is_a_field_of_a_problem() -> None:

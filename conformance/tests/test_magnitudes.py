@@ -11,7 +11,7 @@ from attnspec.diagnosis.locate import NOTHING_SHOWS, locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe
-from attnspec.record.outcome import MAGNITUDE
+from attnspec.record.outcome import MAGNITUDE_CAUSE
 from attnspec.trials.evaluator import Evaluator
 from helpers.subjects import softmax_of, subject_of
 
@@ -47,8 +47,8 @@ def test_the_magnitude_is_named_from_which_on_answers_are_wrong(
     if not name:
         assert said == NOTHING_SHOWS
         return
-    assert said.startswith(f"{MAGNITUDE}{name} is ")
-    told = float(said.removeprefix(f"{MAGNITUDE}{name} is ").split()[0])
+    assert said.startswith(f"{MAGNITUDE_CAUSE}{name} is ")
+    told = float(said.removeprefix(f"{MAGNITUDE_CAUSE}{name} is ").split()[0])
     assert turn <= told * 1.001 <= 2 * turn
 
 
@@ -61,4 +61,4 @@ def test_numbers_far_larger_than_those_of_the_failing_case_are_no_reason() -> No
     said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
                         DType.FLOAT32, [CASE])
     assert np.abs(CASE.value).max() < 4
-    assert MAGNITUDE not in said
+    assert MAGNITUDE_CAUSE not in said

@@ -11,9 +11,9 @@ import pytest
 from attnspec.aspects.quantised.arrays import GLOBALS, global_scale, hand_over, misfit, scales, storage_dtype
 from attnspec.aspects.quantised.keyword import PATTERNS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed_precision

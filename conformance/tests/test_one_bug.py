@@ -11,10 +11,10 @@ from attnspec.cli.findings import rank_bugs
 from attnspec.core.nouns import DType, Verdict
 from attnspec.record.boundaries import Span, common_spans, read_spans_told, suggest_blocks
 from attnspec.record.events import ItemFinished
-from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.bugs import OF_LAYOUT, explain_bugs, likely_in_short, likely_words
+from attnspec.record.outcome import MAGNITUDE_CAUSE, Evidence, Explanation, Likeness, Outcome
+from attnspec.report.bugs import LAYOUT_CAUSES, explain_bugs, likely_in_short, likely_words
 from attnspec.report.joined import join_records
-from attnspec.report.likely_cause import OF_EMPTY_ROWS
+from attnspec.report.likely_cause import EMPTY_ROWS_CLAUSE
 from attnspec.report.page import make_findings
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.tables import WORDS
@@ -249,7 +249,7 @@ def test_a_length_alone_claims_no_failure_that_nothing_explains() -> None:
 
 
 @pytest.mark.parametrize(("seen", "relation", "groups"), [
-    (math.nan, OF_EMPTY_ROWS, 1), (0.5, OF_EMPTY_ROWS, 2), (math.nan, "agrees_with_definition", 2)])
+    (math.nan, EMPTY_ROWS_CLAUSE, 1), (0.5, EMPTY_ROWS_CLAUSE, 2), (math.nan, "agrees_with_definition", 2)])
 def test_a_query_without_a_key_is_one_bug_whatever_hides_the_keys(seen: float, relation: str, groups: int) -> None:
     def failure(clause: str, answer: float, fault: tuple[Likeness, ...] = ()) -> Outcome:
         assert SEEN.measured
@@ -257,7 +257,7 @@ def test_a_query_without_a_key_is_one_bug_whatever_hides_the_keys(seen: float, r
         return outcome(Verdict.VIOLATED, clause, seen=replace(SEEN, measured=measured, like=fault))
 
     known = failure("masking.rows", math.nan, (Likeness("hidden_row_nan", "mask", "A row becomes NaN.", "", 3, 3),))
-    assert OF_EMPTY_ROWS in WORDS["relation"]
+    assert EMPTY_ROWS_CLAUSE in WORDS["relation"]
     assert len(explain_bugs([known, failure("causal.rows", seen)])) == groups
 
 
@@ -269,13 +269,13 @@ def test_a_bug_is_shown_by_a_failure_that_is_like_its_fault() -> None:
 
 
 def test_failures_on_how_inputs_lie_in_memory_are_one_bug_of_that_name() -> None:
-    failed = [outcome(Verdict.VIOLATED, clause, seen=SEEN) for clause in OF_LAYOUT]
+    failed = [outcome(Verdict.VIOLATED, clause, seen=SEEN) for clause in LAYOUT_CAUSES]
     assert likely_words(failed) == ("Likely one bug: the answer changes with how the inputs lie in memory "
-                                    f"(explains {len(OF_LAYOUT)} of {len(OF_LAYOUT)})")
+                                    f"(explains {len(LAYOUT_CAUSES)} of {len(LAYOUT_CAUSES)})")
 
 
 def test_each_clause_on_how_inputs_lie_in_memory_is_there() -> None:
-    assert OF_LAYOUT.keys() <= {clause.id for clause in load_spec().clauses}
+    assert LAYOUT_CAUSES.keys() <= {clause.id for clause in load_spec().clauses}
 
 
 @pytest.mark.parametrize(("dtype", "first"), [
@@ -372,8 +372,8 @@ def test_what_a_wrong_softmax_breaks_by_magnitude_is_the_same_bug() -> None:
     zero = Likeness("blocks_start_at_zero", "blocks", "The running maximum starts at 0.", "", 3, 3)
     named = [outcome(Verdict.VIOLATED, f"attention.{name}", seen=replace(SEEN, like=(zero,))) for name in "abc"]
     other = outcome(Verdict.VIOLATED, "attention.d", seen=SEEN)
-    logits = located(other, f"{MAGNITUDE}logit is 92 or more, and right where it is 91 (logits)")
-    values = located(other, f"{MAGNITUDE}value is 92 or more, and right where it is 91 (values)")
+    logits = located(other, f"{MAGNITUDE_CAUSE}logit is 92 or more, and right where it is 91 (logits)")
+    values = located(other, f"{MAGNITUDE_CAUSE}value is 92 or more, and right where it is 91 (values)")
     rounding = outcome(Verdict.VIOLATED, "numerics.small_numbers", seen=replace(SEEN, explained=Explanation(
         "it treats subnormal numbers as 0", "Keep them", "attend.precision = {}", {"flushes_subnormals": True})))
     unknown = outcome(Verdict.VIOLATED, "numerics.heavy_tails", seen=SEEN)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.cli.group import FURTHER, USERS
+from attnspec.cli.group import FURTHER_COMMANDS, LISTED_COMMANDS
 from attnspec.core import texts
 from attnspec.core.paths import folder
 from attnspec.record.events import RunStarted
@@ -68,8 +68,8 @@ def test_every_command_has_help() -> None:
     assert code == 0
     table, _, further = out.partition("\nCommands:\n")[2].partition("\nFurther commands: ")
     lines = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line.split()}
-    assert [name for name in USERS if not lines.get(name)] == []
-    assert further.strip().rstrip(".").split(", ") == list(FURTHER)
+    assert [name for name in LISTED_COMMANDS if not lines.get(name)] == []
+    assert further.strip().rstrip(".").split(", ") == list(FURTHER_COMMANDS)
 
 
 @pytest.mark.nightly

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import hand_over, in_storage, packed
+from attnspec.aspects.quantised.keyword import even_axes
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
+from attnspec.aspects.quantised.storage import LAYOUTS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import LAYOUTS
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
@@ -54,7 +55,7 @@ def test_a_subject_is_handed_bytes() -> None:
     (Limits(packed_key="low_first_tokens", packed_value="high_first_tokens"), ("S",)),
     (Limits(packed_query="high_first_tokens"), ("T",))])
 def test_lengths_that_bytes_do_not_tell_are_even(limits: Limits, axes: tuple[str, ...]) -> None:
-    assert limits.even_axes == axes
+    assert even_axes(limits) == axes
     assert [str(refusal) for refusal in limits.all_refusals] == [f"{axis} % 2 ≠ 0" for axis in axes]
 
 

@@ -270,7 +270,7 @@ def test_what_does_not_apply_is_one_entry_until_it_is_opened() -> None:
     outer = silence[silence.index("<details"):silence.index('<h3 id="nobody"')]
     assert outer.count("</details>") == 4
     assert outer.index("reason 2") < outer.rindex("</details>")
-    assert "3 clauses more apply to no implementation; they stand above by reason" in words(silence)
+    assert "3 further clauses apply to no implementation. The reasons stand above" in words(silence)
 
 
 def test_a_clause_that_applies_to_nobody_has_no_row_and_no_entry() -> None:

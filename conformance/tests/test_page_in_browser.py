@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import evaluation.report.page
 import pytest
 from attnspec.core.nouns import DType, Level, Panel, Verdict
-from attnspec.record.events import BINS, SUITE, BlockJudged, Conviction, RunFinished, SubjectKnown, SubjectPut
+from attnspec.record.events import HISTOGRAM_BINS, SUITE, BlockJudged, Conviction, RunFinished, SubjectKnown, SubjectPut
 from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
@@ -217,7 +217,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Conviction(rule, n % 3 > 0, 1 + n, clause="masking.a_name_that_is_long", instrument="bound")
         for rule in (SUITE, *(f"a rule with a name of its own, number {m}" for m in range(9)))))
         for n in range(12) for dtype in DType]
-    blocks = [BlockJudged(f"lib/subject_{n}", dtype, 0, 9, 9, 0, 0, (3,) * BINS) for n in range(3) for dtype in DType]
+    blocks = [BlockJudged(f"lib/subject_{n}", dtype, 0, 9, 9, 0, 0, (3,) * HISTOGRAM_BINS) for n in range(3)
+              for dtype in DType]
     path = tmp_path_factory.mktemp("measured") / "page.html"
     whole = made_up_run()
     evaluation.report.page.write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)

@@ -29,9 +29,9 @@ from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS
 from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
+from attnspec.aspects.quantised.storage import GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed_precision

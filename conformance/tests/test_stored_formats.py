@@ -21,28 +21,26 @@ from attnspec.aspects.quantised.inside import (
     under,
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
+from attnspec.aspects.quantised.storage import STORAGES, read_granularity
+from attnspec.aspects.quantised.stored_format import describe_what_passes, entry_errors, read_stored, shares_that_pass
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.storage import STORAGES, read_granularity
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.operands import Operands, read_entries
-from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
-from attnspec.numerics.resolution import describe_what_passes, shares_that_pass
+from attnspec.numerics.precision import STORED_WORDS, Precision, assumed_precision, declared_precision, named_precision
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.stored import (
     add_rescaling,
     cut_stored_blocks,
-    entry_errors,
     stored_arrays,
     stored_hull,
     stored_weight_error,
 )
-from attnspec.numerics.stored_format import STORED_WORDS, read_stored
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.trials.covering_cases import seed_of

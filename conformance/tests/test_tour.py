@@ -22,7 +22,7 @@ from helpers.places import CHECKOUT
 def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, *accused: str) -> tuple[int, str]:
     """The exit code and the output of a tour in which these subjects fail."""
     outcomes = [outcome(Verdict.VIOLATED if name in accused else Verdict.HELD, subject=name)
-                for name in (*check.RIGHT, check.WRONG)]
+                for name in (*check.TOUR_RIGHT, check.TOUR_WRONG)]
     done = tuple(ItemFinished(each) for each in outcomes)
     monkeypatch.setattr(Session, "run", lambda *_: Result(VIOLATED if accused else CONFORMS, done, False, ()))
     monkeypatch.chdir(folder)
@@ -37,18 +37,18 @@ def test_the_wrong_function_of_the_tour_is_the_one_of_the_readme() -> None:
 
 
 def test_the_right_ones_of_the_tour_are_registered() -> None:
-    assert set(check.RIGHT) <= set(registered_subjects(()))
+    assert set(check.TOUR_RIGHT) <= set(registered_subjects(()))
 
 
 @pytest.mark.parametrize(("accused", "code"), [
-    ((check.WRONG,), CONFORMS), ((), VIOLATED), ((check.WRONG, "numpy/msa"), VIOLATED)])
+    ((check.TOUR_WRONG,), CONFORMS), ((), VIOLATED), ((check.TOUR_WRONG, "numpy/msa"), VIOLATED)])
 def test_the_tour_ends_as_expected_if_only_the_wrong_one_fails(
         accused: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ended(monkeypatch, tmp_path, *accused)[0] == code
 
 
 def test_the_tour_judges_and_writes_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(check, "RIGHT", ())
+    monkeypatch.setattr(check, "TOUR_RIGHT", ())
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(check.tour, ["-n", "1"], standalone_mode=False)
     assert result.return_value == CONFORMS, result.output

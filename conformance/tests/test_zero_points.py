@@ -13,9 +13,9 @@ from attnspec.aspects.quantised.arrays import ZEROS, hand_over, misfit, zero_poi
 from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS
 from attnspec.aspects.quantised.keyword import ZERO_PATTERNS
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed_precision

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.group import DEFECT, attnspec, output_error, patient_streams
+from attnspec.cli.group import OWN_BUG, attnspec, output_error, patient_streams
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 from attnspec.core.texts import escape_hidden
 
@@ -33,12 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
     with patient_streams():
-        code = _run_and_tell_errors(commands, name, sys.argv[1:] if arguments is None else arguments)
+        code = _run_and_tell_errors(commands, name,
+                                    sys.argv[1:] if arguments is None else arguments)
         return CANNOT_RUN if _is_output_lost() else code
 
 
 def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """The exit code of a command, with whatever stops it told on standard error."""
+    """Runs a command, and tells on standard error what stops it. Returns the exit code."""
     try:
         _check_surroundings()
         _check_letters(arguments)
@@ -62,12 +63,12 @@ def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[s
 def _own_up() -> int:
     """Tell of the error that is handled, which is ours: loudly, and never as exit code 1, which means violated."""
     click.echo(escape_hidden(traceback.format_exc()), err=True)
-    click.echo(DEFECT, err=True)
+    click.echo(OWN_BUG, err=True)
     return CANNOT_RUN
 
 
 def _run_command(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
+    """Runs a command as click's `main` does, which makes exit code 1 of a pipe that breaks."""
     try:
         with commands.make_context(name, [*arguments]) as context:
             return int(commands.invoke(context) or 0)
@@ -97,7 +98,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
 
 
 def _is_output_lost() -> bool:
-    """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
+    """Whether a part of standard output was lost. Whoever closed a pipe knows, so that counts as none."""
     sys.stdout.flush()
     problem = output_error()
     if problem is not None and not isinstance(problem, BrokenPipeError):

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from attnspec.subjects.smoke import SmokeLine
 
 
-_FILES = ("junit", "badge", "baseline")
+_FILE_OPTIONS = ("junit", "badge", "baseline")
 """Beside the record and the page, what is made of a run also where the subject cannot be had."""
 
 
@@ -90,7 +90,8 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 
 @click.command()
-@click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completion.libraries,
+@click.option("--library", "libraries", multiple=True, metavar="NAME",
+              shell_complete=completion.libraries,
               help="Only this library: the part of the ids before the slash.")
 @VARIANTS
 @click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
@@ -111,11 +112,13 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     """
     audit_there(options)
     options["must_take"] = options["sizes"] = ()
-    named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
+    named, is_whole = read_variants(options["variants"]), not (options["clauses"]
+                                                               or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
     source = AUDIT_SOURCE if is_whole else TRIAL_SOURCE
     with cluster_carrier(options) as carrier:
-        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries), without)
+        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries),
+                                    without)
         return _judge(targets, options, source, {LIBRARIES_KEY: libraries}, carrier=carrier)
 
 
@@ -132,25 +135,32 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
     item, recipe = read_replay(line)
-    plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
+    plan = plan_from([item.target],
+                     {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
     known_targets(plan)
-    return exit_code_of(Session(plan, command=typed_command(), recipe=recipe).run(Outputs.console().handlers()))
+    return exit_code_of(Session(plan, command=typed_command(),
+                                recipe=recipe).run(Outputs.console().handlers()))
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIAL_SOURCE,
-           more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *, carrier: ClusterCarrier | None) -> int:
-    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
+           more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *,
+           carrier: ClusterCarrier | None) -> int:
+    keep_apart({f"--{name}": options[name]
+                for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
-    is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILES)))
+    is_kept = any((told["record"], told["html"], told["as_json"],
+                   *(options[name] for name in _FILE_OPTIONS)))
     outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
-    workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
+    workers, baseline, files = (options.pop("workers"), BaselineFile.from_options(options),
+                                verdict_files(options))
     outputs = replace(outputs, further_lines=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
-    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more, must_take=contract)
+    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more,
+                   must_take=contract)
     known_targets(plan)
     github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
     if source == TRIAL_SOURCE and carrier is None and not is_kept and not github:
@@ -160,13 +170,14 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     written = HandlerGroup([*outputs.kept_handlers, *known, *files, *github])
     handlers = [*outputs.handlers(written), written]
-    session = Session(plan, workers=workers, command=typed_command(), source=source, sharing=sharing, carrier=carrier)
+    session = Session(plan, workers=workers, command=typed_command(), source=source,
+                      sharing=sharing, carrier=carrier)
     result = session.run(handlers)
     in_run_order(carrier, outputs.record, result)
     return exit_code_of(result)
 
 
-AT_MOST = 5.0
+FIRST_CALLS_SECONDS = 5.0
 """Seconds that the few calls here may take together; what takes longer is left to the run, which has its deadline."""
 
 
@@ -188,7 +199,7 @@ def _call_target(target: str, plan: Plan) -> None:
     from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import check_first_calls  # noqa: PLC0415  (as above)
 
-    surroundings = replace(plan, deadline=min(AT_MOST, plan.deadline)).surroundings({})
+    surroundings = replace(plan, deadline=min(FIRST_CALLS_SECONDS, plan.deadline)).surroundings({})
     try:
         told = check_first_calls(target, surroundings, lift=plan.lift)
     except EndedError:
@@ -199,11 +210,12 @@ def _call_target(target: str, plan: Plan) -> None:
         click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)
 
 
-RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper", "jax/dot_product_attention_jit", "jax/paper")
+TOUR_RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper",
+              "jax/dot_product_attention_jit", "jax/paper")
 """Plain attention and a layer of each framework."""
-WRONG = "attnspec.examples.running_sum:attend"
+TOUR_WRONG = "attnspec.examples.running_sum:attend"
 """The function of the README."""
-DIAGNOSED = 2
+TOUR_DIAGNOSED = 2
 """Failures of which the cause is looked for: one would name it, a second one holds it."""
 
 
@@ -217,17 +229,20 @@ def tour(workers: int, html: str) -> int:
 
     Exit codes: 0 the wrong one fails and the others conform, 1 it is otherwise, 2 cannot run.
     """
-    judged = [name for name in judgeable_subjects(()) if name in RIGHT]
-    plan = Plan((*judged, WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=DIAGNOSED)
+    judged = [name for name in judgeable_subjects(()) if name in TOUR_RIGHT]
+    plan = Plan((*judged, TOUR_WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE,
+                diagnosed=TOUR_DIAGNOSED)
     outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
-    result = Session(plan, workers=workers, command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
+    result = Session(plan, workers=workers,
+                     command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
     code = exit_code_of(result)
     if code == CANNOT_RUN:
         return code
     accused = {outcome.subject for outcome in result.outcomes if outcome.does_gate(strict=False)}
-    is_as_expected = accused == {WRONG}
+    is_as_expected = accused == {TOUR_WRONG}
     code = CONFORMS if is_as_expected else VIOLATED
-    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: {WRONG} is wrong on "
+    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: "
+               f"{TOUR_WRONG} is wrong on "
                f"purpose, and the others are right. (exit code {code})")
     return code
 
@@ -255,7 +270,8 @@ def _smoke_target(target: str, plan: Plan) -> bool:
         return False
     for line in lines:
         mark = click.style("ok  ", fg="green") if line.has_passed else failed
-        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
+        click.echo(f"{mark}  {target}: "
+                   f"{line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
     return all(line.has_passed for line in lines)
 
 

@@ -25,14 +25,15 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered_subjects
 
-WHERE: Mapping[str, str] = {"transform": "a transform, written under `runs`", "relation": "a relation, written under "
-                            "`then`", "draw": "a drawn value, named under `given: draw:`"}
+WORD_PLACES: Mapping[str, str] = {"transform": "a transform, written under `runs`",
+                                  "relation": "a relation, written under "
+                                  "`then`", "draw": "a drawn value, named under `given: draw:`"}
 """What a word of each kind is, and where a clause has it."""
 
-SHOWN = 4
+MOST_EXAMPLES = 4
 """Clauses that are named as examples."""
 
-WIDTH = 100
+LINE_WIDTH = 100
 
 
 class VocabularyWord(NamedTuple):
@@ -47,10 +48,12 @@ def list_vocabulary() -> Iterator[VocabularyWord]:
     """Every word. Raises SpecError where the schema was not written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():
-        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=FileLocation(str(path)))
+        raise SpecError("there is no such file. Write it: attnspec schema --write.",
+                        where=FileLocation(str(path)))
     definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
     for kind in ("transform", "relation"):
-        yield from (VocabularyWord(name, kind, word) for name, word in _words_of_definition(definitions[kind]))
+        yield from (VocabularyWord(name, kind, word)
+                    for name, word in _words_of_definition(definitions[kind]))
     for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
         yield VocabularyWord(draw["const"], "draw", {"description": draw["description"]})
 
@@ -63,7 +66,7 @@ def _words_of_definition(definition: Mapping[str, Any]) -> Iterable[tuple[str, M
 
 def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
     """Explains a word of the vocabulary: what it does, what it is told, and some clauses that use it."""
-    yield f"{word.name}  ({WHERE[word.kind]})\n"
+    yield f"{word.name}  ({WORD_PLACES[word.kind]})\n"
     yield textwrap.indent(str(word.schema["description"]), "  ")
     properties, required = word.schema.get("properties", {}), word.schema.get("required", ())
     if properties:
@@ -71,14 +74,15 @@ def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
     for name, hint in properties.items():
         yield from wrap_paragraph(f"{name}: {_argument(hint, is_required=name in required)}")
     using = [clause.id for clause in law.clauses if word.name in _list_words_of(clause)]
-    more = f" and {len(using) - SHOWN} more" if len(using) > SHOWN else ""
+    more = f" and {len(using) - MOST_EXAMPLES} more" if len(using) > MOST_EXAMPLES else ""
     if using:
-        yield f"\nclauses that use it: {', '.join(using[:SHOWN])}{more}"
+        yield f"\nclauses that use it: {', '.join(using[:MOST_EXAMPLES])}{more}"
 
 
 def wrap_paragraph(text: str) -> list[str]:
     """The lines of a paragraph of an explanation."""
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    return textwrap.wrap(text, LINE_WIDTH, initial_indent="  ", subsequent_indent="    ",
+                         break_long_words=False)
 
 
 def _list_words_of(clause: Clause) -> frozenset[str]:
@@ -87,20 +91,23 @@ def _list_words_of(clause: Clause) -> frozenset[str]:
 
 
 def _argument(hint: Mapping[str, Any], *, is_required: bool) -> str:
-    default = f", {hint['default']} by default" if "default" in hint else "" if is_required else ", may be left out"
+    default = (f", {hint['default']} by default" if "default" in hint else "" if is_required
+               else ", may be left out")
     return f"{_describe_form(hint)}{default}"
 
 
 def _describe_form(hint: Mapping[str, Any]) -> str:
-    """What YAML may give, in words."""
+    """Says in words what YAML may give."""
     if "enum" in hint:
         return f"{'one of ' if len(hint['enum']) > 1 else ''}{', '.join(map(str, hint['enum']))}"
     if "anyOf" in hint:
-        return " or ".join(_describe_form(each) for each in hint["anyOf"] if each.get("type") != "null")
+        return " or ".join(_describe_form(each)
+                           for each in hint["anyOf"] if each.get("type") != "null")
     if hint.get("type") == "array":
         return ("a list, each "
                 f"{' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}")
-    span = [f"{word} {hint[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
+    span = [f"{word} {hint[key]:g}"
+            for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
     return " ".join((str(hint.get("description") or hint.get("const") or hint.get("type")), *span))
 
 
@@ -163,7 +170,7 @@ def offer_words() -> None:
     add_completion_class(Bash)
 
 
-READ = 20  # files of a folder that are read for the names of their functions
+MOST_FILES_READ = 20  # files of a folder that are read for the names of their functions
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -171,7 +178,8 @@ def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionIt
     """What fits what is typed so far. A mistake in a manifest or the law is told when a command is run, not here."""
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            items = [CompletionItem(name) if isinstance(name, str) else name for name in names(ctx, incomplete)]
+            items = [CompletionItem(name) if isinstance(name, str) else name
+                     for name in names(ctx, incomplete)]
         except (AttnspecError, OSError):
             return []
         return [item for item in items if item.type == "dir" or item.value.startswith(incomplete)]
@@ -197,12 +205,14 @@ def _complete_functions(incomplete: str) -> Iterator[str]:
     files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
     for file in files:
         path = f"{folder}{slash}{file.name}"
-        yield from ([f"{path}:"] if len(files) > READ else (f"{path}:{name}" for name in public_functions(file)))
+        yield from ([f"{path}:"] if len(files) > MOST_FILES_READ else (f"{path}:{name}"
+                                                                       for name in public_functions(file)))
 
 
 def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
     library, slash, _ = incomplete.partition("/")
-    return registered_subjects(ctx.params.get("implementations") or (), library=library if slash else "")
+    return registered_subjects(ctx.params.get("implementations") or (),
+                               library=library if slash else "")
 
 
 def _complete_own(ctx: click.Context, incomplete: str) -> Iterator[str]:

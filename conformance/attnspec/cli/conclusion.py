@@ -15,7 +15,14 @@ import click
 
 from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
-from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, name_subject_if_several
+from attnspec.cli.digest import (
+    UNDECIDED_VERDICTS,
+    Digest,
+    format_applicable,
+    name_few,
+    name_probed,
+    name_subject_if_several,
+)
 from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.effort import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
@@ -41,13 +48,13 @@ from attnspec.runner.jobs import is_idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
-CAUSES = 2   # of several subjects that are told in the first line and the last
-_NAMES = 60  # characters of a list of subjects
-_LEFT = 40   # characters of a list of parameters
+MOST_CAUSES = 2   # of several subjects that are told in the first line and the last
+_NAMES_WIDTH = 60  # characters of a list of subjects
+_PARAMETERS_WIDTH = 40   # characters of a list of parameters
 
 
 def format_verdict(digest: Digest) -> str:
-    """What the run comes to, and why, without the exit code and in colour."""
+    """Says what the run comes to, and why, in colour and without the exit code."""
     text = _format_verdict_of_run(digest, _words_for(digest, likely_words))
     return click.style(text, fg=_COLOURS[_code(digest)], bold=True)
 
@@ -56,7 +63,8 @@ def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     """The last line of the console: the conclusion in short, with the exit code. is_kept: whether all that was to be
     written is.
     """
-    code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
+    code, short = (_code(digest) if is_kept else CANNOT_RUN,
+                   "" if is_kept else " But not all of it could be written.")
     told = f"{_format_verdict_of_run(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
@@ -74,13 +82,15 @@ def format_standing(digest: Digest) -> str:
     if is_idle(digest.outcomes):
         return click.style(f"was not judged: {_explain_nothing_run(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
-        return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
-    how = "; ".join((f"conforms{_format_qualifications(digest)}", *_unrecommended_conventions(digest)))
+        return (f"{click.style('was judged in part', fg='yellow')} "
+                f"({format_applicable(digest.counts[subject])})")
+    how = "; ".join((f"conforms{_format_qualifications(digest)}",
+                     *_unrecommended_conventions(digest)))
     return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
 def format_so_far(digest: Digest) -> str:
-    """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
+    """Counts the failures of a subject that is being judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
     cause = _tell_cause(digest, likely_group(digest.failures))
@@ -95,22 +105,26 @@ def failure_line(digest: Digest, outcome: Outcome) -> str:
     told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
     cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
-    return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
+    return f"First failure: {outcome.clause} ({whose}) {_FAILURE_VERBS[outcome.verdict]}.{cause}"
 
 
 def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
     """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
     if found is None or found.cause is None:
         return ""
-    return f"It {found.cause}" if is_place(found.cause) and digest.is_glance else f"Likely: {found.cause}"
+    if is_place(found.cause) and digest.is_glance:
+        return f"It {found.cause}"
+    return f"Likely: {found.cause}"
 
 
-_FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
-          Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
+_FAILURE_VERBS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception",
+                  Verdict.CRASHED: "ends in a crash",
+                  Verdict.TIMED_OUT: "gives no answer in time",
+                  Verdict.UNEXPECTED: "is not as listed"}
 
 
 def format_remedy(digest: Digest) -> Iterator[str]:
-    """What to do about the likely cause, where that is known: to mend it, or to declare it."""
+    """Says what to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely_group(digest.failures)
     cause = found.cause if found else None
     if cause and cause.advice:
@@ -121,7 +135,8 @@ def format_remedy(digest: Digest) -> Iterator[str]:
 
 def format_undiagnosed(digest: Digest) -> Iterator[str]:
     """Says that nobody looked for causes, where that is why failures have none."""
-    is_open = any(group.cause is None or is_place(group.cause) for group in explain_bugs(digest.failures))
+    is_open = any(group.cause is None or is_place(group.cause)
+                  for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
@@ -132,13 +147,16 @@ def format_unpromised(digest: Digest) -> Iterator[str]:
         return
     if "refuses" in _format_refusals(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
-    if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
+    if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject)
+                                                          for subject in digest.subjects}:
         yield "  Gradients were not judged (--profile +gradients judges them)."
 
 
 def _code(digest: Digest) -> int:
     footer = digest.footer
-    return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
+    if footer and not footer.interrupted:
+        return footer.exit_code
+    return CANNOT_RUN
 
 
 def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
@@ -152,28 +170,30 @@ def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
         why = _format_likely_cause(digest, [subject for subject in digest.subjects
                                             if digest.digest_of(subject).failures], words)
         return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
+    if _code(digest) == VIOLATED and not (digest.failures or digest.contradictions):
+        return f"Not as listed: {format_gone(digest)}."
     if _code(digest) == VIOLATED:
-        is_blamed = digest.failures or digest.contradictions
-        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
+        return f"Does not conform{_blame(digest, words)}"
     if _code(digest) == CONFORMS:
-        others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _unrecommended_conventions(digest))
-        return (
-            f"Conforms{_format_little_evidence(digest)}{_format_cut_short(digest)}{_format_qualifications(digest)}.{others}")
+        others = "".join(f" {each[:1].upper()}{each[1:]}."
+                         for each in _unrecommended_conventions(digest))
+        evidence = f"{_format_little_evidence(digest)}{_format_cut_short(digest)}"
+        return f"Conforms{evidence}{_format_qualifications(digest)}.{others}"
     if not is_idle(digest.outcomes):
         return "Not everything was run."
     why = _explain_nothing_run(digest) if len(digest.subjects) == 1 else ""
-    return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
+    return f"Nothing was executed{f': {why}' if why else ', so nothing is known.'}"
 
 
 def _blame(digest: Digest, words: _Words) -> str:
-    """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
+    """Says why the run does not conform: of one subject the likely cause; of several, which, and two causes."""
     guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
         return f"{_format_reason_of_run(digest, words)}."
     subjects = count_noun(len(digest.subjects), "subject")
-    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES)})"] if guilty else []
+    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES_WIDTH)})"] if guilty else []
     if against := digest.contradictions:
-        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES_WIDTH)
         parts.append(f"{_format_baseline_line(digest)} ({whom})")
     why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
@@ -181,7 +201,9 @@ def _blame(digest: Digest, words: _Words) -> str:
 
 def _format_likely_cause(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _format_common_causes(digest, guilty)
+    if len(guilty) == 1:
+        return words(digest.digest_of(guilty[0]).failures)
+    return _format_common_causes(digest, guilty)
 
 
 def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
@@ -189,16 +211,17 @@ def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
     found = [(str(each.cause), subject) for subject in guilty
              if (each := likely_group(digest.digest_of(subject).failures))
              and not (each.cause and is_place(each.cause) and digest.is_glance)]
-    often = Counter(cause for cause, _ in found).most_common(CAUSES)
-    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES)})"
+    often = Counter(cause for cause, _ in found).most_common(MOST_CAUSES)
+    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES_WIDTH)})"
             for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
 def _format_reason_of_run(digest: Digest, words: _Words) -> str:
-    """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
+    """Formats what follows "does not conform": `. Likely one bug: each query sees one later key`."""
     if broken := digest.broken_contract:
-        rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
+        rest = ("" if len(broken) == len(digest.failures)
+                else f". {words(digest.failures)}".rstrip(". "))
         return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := words(digest.failures):
         return f"{_arithmetic(digest)}{_format_refusals(digest)}. {cause}"
@@ -222,7 +245,7 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _format_refusals(digest: Digest) -> str:
-    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never tried`.
+    """Says what of one subject was not judged: `; refuses grouped heads (Hkv < H); block was never tried`.
 
     A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
     """
@@ -230,13 +253,17 @@ def _format_refusals(digest: Digest) -> str:
         return ""
     cards = [known.card for known in digest.cards.values()]
     what = refused_by(cards[0] if cards else None, digest.outcomes)
-    left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
+    left = sorted((name for card in cards for name in card.defaults),
+                  key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
+    if left:
+        return (f"{refused}; {name_few(left, _PARAMETERS_WIDTH)} "
+                f"{'was' if len(left) == 1 else 'were'} never tried")
+    return refused
 
 
 def _format_qualifications(digest: Digest) -> str:
-    """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
+    """Says beside "conforms" what of one subject was declared, was not judged, or does not count."""
     return (
         f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_format_exceptions(digest)}")
 
@@ -248,11 +275,12 @@ def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
     """
     if len(digest.subjects) != 1:
         return ()
-    return other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
+    return other_conventions(digest.advice,
+                             next((known.card for known in digest.cards.values()), None))
 
 
 def _format_exceptions(digest: Digest) -> str:
-    """What is known to fail, or documented, and does not count."""
+    """Says which failures are known or documented, so that they do not count."""
     return describe_exceptions(digest.outcomes, [each.id for each in digest.choices])
 
 
@@ -272,9 +300,11 @@ def _format_what_passes(digest: Digest) -> str:
 
 
 def _format_little_evidence(digest: Digest) -> str:
-    """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
+    """Says that a subject refuses so much that it was put to less than half of its clauses."""
     away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
-    return f", on {all_of_them - away} of {all_of_them} clauses" if 2 * away > all_of_them else ""
+    if 2 * away > all_of_them:
+        return f", on {all_of_them - away} of {all_of_them} clauses"
+    return ""
 
 
 def _format_cut_short(digest: Digest) -> str:
@@ -283,7 +313,7 @@ def _format_cut_short(digest: Digest) -> str:
     left = [outcome for outcome in digest.outcomes if is_left_out(outcome.reason)]
     if len(digest.subjects) != 1 or not (short or left):
         return ""
-    put = sum(outcome.verdict not in UNDECIDED for outcome in digest.outcomes)
+    put = sum(outcome.verdict not in UNDECIDED_VERDICTS for outcome in digest.outcomes)
     some = f", {len(short)} of them with fewer cases" if short else ""
     why = explain_left_out((left or short)[0].reason)
     return f", on {put} of {count_noun(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
@@ -296,15 +326,19 @@ def _format_baseline_line(digest: Digest) -> str:
 def _explain_nothing_run(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
-    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
-    return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
+    reason = (reasons.pop() if len(reasons) == 1 else "" if reasons
+              else format_lacking(digest.outcomes))
+    if not reason or reason.endswith((".", "?")):
+        return reason
+    return f"{reason}."
 
 
-SHOWN = 3      # bugs told in full
-LINES = 34     # of the summary as a reader sees them; with what comes before it, a run takes 40 at most
-WIDTH = 80     # characters a line where nobody knows how wide the reader's are
-CHANGES = 12   # lines of what is new, mended or changed against a baseline
-LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
+BUGS_IN_FULL = 3      # bugs told in full
+# of the summary as a reader sees them; with what comes before it, a run takes 40 at most
+SUMMARY_LINES = 34
+DEFAULT_WIDTH = 80     # characters a line where nobody knows how wide the reader's are
+MOST_CHANGES = 12   # lines of what is new, mended or changed against a baseline
+MOST_LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
 
 
 class Detail(enum.Enum):
@@ -321,8 +355,10 @@ class Verdicts(Handler):
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
-                 detail: Detail = Detail.SHORT, is_kept: Callable[[], bool] = lambda: True) -> None:
-        self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
+                 detail: Detail = Detail.SHORT,
+                 is_kept: Callable[[], bool] = lambda: True) -> None:
+        self._stream, self._is_coloured, self._places, self._detail = (stream, is_coloured, places,
+                                                                       detail)
         self._is_kept = is_kept
         self._digest = Digest()
 
@@ -333,32 +369,39 @@ class Verdicts(Handler):
     def shutdown(self) -> None:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
-            width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
+            width = shutil.get_terminal_size().columns if self._stream.isatty() else DEFAULT_WIDTH
             *lines, last = format_summary(self._digest, self._places, self._detail, width)
             for line in (*lines, last if self._is_kept() else format_conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
 def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
-                   width: int = WIDTH) -> list[str]:
+                   width: int = DEFAULT_WIDTH) -> list[str]:
     """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
-        return [*_format_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
-                *_paragraph(findings.format_all_undecided(digest)), *_paragraph(held_against(digest)), "", *places,
+        return [*_format_head(digest), *findings.list_all_failures(digest),
+                *_contradictions(digest),
+                *_paragraph(findings.format_all_undecided(digest)),
+                *_paragraph(held_against(digest)), "", *places,
                 format_conclusion(digest)]
     ranked = findings.rank_bugs(digest)
-    drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
-    return next((draft for draft in drafts if _count_rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
+    drafts = (_draft(digest, ranked, shown, places)
+              for shown in range(min(BUGS_IN_FULL, len(ranked)), 0, -1))
+    return next((draft for draft in drafts if _count_rows(draft, width) <= SUMMARY_LINES),
+                _draft(digest, ranked, 1, places))
 
 
-def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
+def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int,
+           places: Sequence[str]) -> list[str]:
     in_full = [line for bug in ranked[:shown] for line in findings.format_bug(digest, bug)]
-    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
+    others = [*findings.name_other_bugs(digest, ranked[shown:]),
+              *findings.format_recommendations(digest),
               *findings.format_undecided(digest)]
     lost = findings.format_not_run(digest)
-    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []),
+    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost),
+            *([""] if in_full else []),
             *others,
-            *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
+            *_paragraph(held_against(digest, MOST_CHANGES)), *places, format_conclusion(digest)]
 
 
 def _count_rows(lines: Sequence[str], width: int) -> int:
@@ -371,20 +414,23 @@ def _format_head(digest: Digest) -> Iterator[str]:
     yield format_verdict(digest)
     yield from format_undiagnosed(digest)
     yield from format_unpromised(digest)
-    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
+    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}"
+                for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from format_remedy(digest)
-        yield from (f"{subject}: {format_applicable(counts)}" for subject, counts in digest.counts.items())
+        yield from (f"{subject}: {format_applicable(counts)}"
+                    for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
-        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}" for subject in digest.subjects)
+        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}"
+                    for subject in digest.subjects)
     yield from format_tried_sizes(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = list_defaults(known.card.defaults)
-        yield from ([f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"] if left
-                    else [])
+        if left:
+            yield f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"
 
 
 def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
@@ -394,21 +440,22 @@ def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
 
 
 def _contradictions(digest: Digest) -> Iterator[str]:
-    """What probes found against what is claimed, and what could not be probed."""
+    """Tells what probes found against what is claimed, and what could not be probed."""
     against, lost = digest.contradictions, [probe for probe in digest.probes if probe.lost]
     if against:
         yield ""
         yield "Answers against the manifest:"
         yield from (f"  {name_probed(probe)}: {found.question} {found.answer}, not {found.claimed}"
-                    for probe, found in against[:LISTED])
-        if len(against) > LISTED:
-            yield f"  and {count_noun(len(against) - LISTED, 'answer')} more, in the record"
+                    for probe, found in against[:MOST_LISTED])
+        if len(against) > MOST_LISTED:
+            yield f"  and {count_noun(len(against) - MOST_LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:LISTED])
+        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}"
+                    for probe in lost[:MOST_LISTED])
 
 
-_OF_THE_MACHINE = "flushes_subnormals"
+_MACHINE_WORD = "flushes_subnormals"
 """Not the function's own: a framework may treat subnormal numbers as 0 on this machine."""
 
 
@@ -420,7 +467,8 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
     if card is None or not is_bare(subject):
         return ""
     dtypes = set(judged)
-    told = [_describe_looseness(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
+    told = [_describe_looseness(DType(name), text)
+            for name, text in card.precision.items() if DType(name) in dtypes]
     return "".join(f", {words}" for words in dict.fromkeys(told) if words)
 
 
@@ -430,7 +478,7 @@ def _describe_looseness(dtype: DType, text: str) -> str:
 
     precision = named_precision(text, dtype)
     usual = assumed_precision(dtype)
-    looser = [word for word in looser_words(precision, usual) if word != _OF_THE_MACHINE]
+    looser = [word for word in looser_words(precision, usual) if word != _MACHINE_WORD]
     if not looser:
         return ""
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
@@ -442,10 +490,14 @@ def _describe_looseness(dtype: DType, text: str) -> str:
 
 def _width_in_words(value: object) -> str:
     """A dtype, a format of codes or a number, as it is declared."""
-    return value.value if isinstance(value, DType) else f"{value:g}" if isinstance(value, float | int) else str(value)
+    if isinstance(value, DType):
+        return value.value
+    if isinstance(value, float | int):
+        return f"{value:g}"
+    return str(value)
 
 
-FEW = 3
+FEW_SUBJECTS = 3
 """Subjects whose sizes are told."""
 
 
@@ -457,7 +509,7 @@ def format_tried_sizes(digest: Digest) -> Iterator[str]:
 
 def _format_sizes_by_subject(digest: Digest) -> Iterator[str]:
     """Which sizes were tried, of a few subjects."""
-    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW_SUBJECTS else ():
         if found := measure_coverage(digest.digest_of(subject).outcomes, known.card):
             yield f"sizes{name_subject_if_several(subject, digest.subjects)}: {found.sentence}"
         if named := coverage_at_sizes(digest.digest_of(subject).outcomes):
@@ -465,14 +517,16 @@ def _format_sizes_by_subject(digest: Digest) -> Iterator[str]:
 
 
 def _format_samples(digest: Digest) -> Iterator[str]:
-    """That further dtypes, and gradients, were tried with fewer cases, where they were."""
+    """Says that further dtypes, and gradients, were tried with fewer cases, where they were."""
     asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
     of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]
     others = [outcome for outcome in digest.outcomes if outcome.clause not in asking]
     if sample := max((outcome.sample for outcome in others), default=0):
-        none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
+        none = (", none at float64" if any(outcome.reason == NOT_AT_FLOAT64
+                                           for outcome in digest.outcomes) else "")
         yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
                "(--dtype NAME tries all)")
     if sample := max((outcome.sample for outcome in of_gradients), default=0):
-        at = ", ".join(dict.fromkeys(outcome.dtype.value for outcome in of_gradients if outcome.sample))
+        at = ", ".join(dict.fromkeys(outcome.dtype.value
+                                     for outcome in of_gradients if outcome.sample))
         yield f"gradients: {sample} cases of each clause, at {at} (--profile +gradients tries all)"

@@ -29,9 +29,9 @@ from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.spec.clause import ALL, word_of
 
-ALARMING = FAILURES | {Verdict.UNEXPECTED}
-UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
-ADVICE = "not as recommended"
+ALARMING_VERDICTS = FAILURES | {Verdict.UNEXPECTED}
+UNDECIDED_VERDICTS = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
+ADVICE_WORDS = "not as recommended"
 """How failures are counted that do not gate."""
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
@@ -85,17 +85,21 @@ class Digest:
     def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = outcome.verdict in ALARMING and not self.gates(outcome) and not outcome.is_excused
-        word = ADVICE if is_advice else verdict_words(outcome.verdict)
+        is_advice = (outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome)
+                     and not outcome.is_excused)
+        word = ADVICE_WORDS if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
     def count_planned(self, subject: str) -> int:
         """How many items the subject has in this run."""
-        return self.header.planned.get(subject, 0) if self.header else 0
+        if self.header:
+            return self.header.planned.get(subject, 0)
+        return 0
 
     def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
-        return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
+        return self.counts[subject].total() + sum(probe.subject == subject
+                                                  for probe in self.probes)
 
     @property
     def failures(self) -> list[Outcome]:
@@ -110,8 +114,10 @@ class Digest:
     @property
     def choices(self) -> list[KnownFinding]:
         """What the libraries document that they do, and why something failed that does not count; each once."""
-        known = {each.id: each for told in self.cards.values() for each in told.card.findings if is_choice(each)}
-        names = dict.fromkeys(each.finding for each in self.outcomes if each.verdict is Verdict.EXPECTED)
+        known = {each.id: each for told in self.cards.values()
+                 for each in told.card.findings if is_choice(each)}
+        names = dict.fromkeys(each.finding
+                              for each in self.outcomes if each.verdict is Verdict.EXPECTED)
         return [known[name] for name in names if name in known]
 
     @property
@@ -133,9 +139,11 @@ class Digest:
 
     def digest_of(self, subject: str) -> Digest:
         """The digest of one subject alone."""
-        return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
+        return Digest(self.header, self.footer,
+                      {name: card for name, card in self.cards.items() if name == subject},
                       list(self._outcomes_of(subject)), {},
-                      {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])
+                      {subject: self.counts[subject]},
+                      [probe for probe in self.probes if probe.subject == subject])
 
     def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
         self._sort_in()
@@ -151,7 +159,7 @@ class Digest:
         self._sorted_in = len(self.outcomes)
         for outcome in new:
             self._by_subject.setdefault(outcome.subject, []).append(outcome)
-        if alarming := [outcome for outcome in new if outcome.verdict in ALARMING]:
+        if alarming := [outcome for outcome in new if outcome.verdict in ALARMING_VERDICTS]:
             clauses = self.header.clauses if self.header else ()
             places = {clause.id: place for place, clause in enumerate(clauses)}
             self._alarming += alarming
@@ -160,7 +168,8 @@ class Digest:
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:
         """What was found against what a manifest claims."""
-        return [(probe, found) for probe in self.probes for found in probe.found if found.is_contradiction]
+        return [(probe, found) for probe in self.probes
+                for found in probe.found if found.is_contradiction]
 
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""
@@ -180,27 +189,31 @@ class Digest:
             return None  # asked after every item, of which most runs have many and no failure
         asked = map(DType, self.header.dtypes) if self.header else DType
         has_wide = any(each not in HALF_DTYPES for each in asked)
-        tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
+        tried = {(each.subject, each.clause)
+                 for each in self.outcomes if each.dtype not in HALF_DTYPES}
         return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
                      or (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""
-        return outcome.verdict in ALARMING and self.gates(outcome) and not is_gone(outcome)
+        return (outcome.verdict in ALARMING_VERDICTS and self.gates(outcome)
+                and not is_gone(outcome))
 
     def clause(self, name: str) -> ClauseText:
-        """What the header says of a clause."""
+        """Finds what the header says of a clause."""
         clauses = self.header.clauses if self.header else ()
         return next((clause for clause in clauses if clause.id == name), ClauseText(name))
 
 
 _COLOURS: Mapping[str, str] = {
-    **{verdict_words(verdict): "red" for verdict in ALARMING},
-    **{verdict_words(verdict): "bright_black" for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
+    **{verdict_words(verdict): "red" for verdict in ALARMING_VERDICTS},
+    **{verdict_words(verdict): "bright_black"
+       for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
     verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
-    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE: "yellow"}
-_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
-_ORDER = (*map(verdict_words, Verdict), ADVICE)
+    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE_WORDS: "yellow"}
+_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words,
+                                     (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
+_ORDER = (*map(verdict_words, Verdict), ADVICE_WORDS)
 
 
 def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
@@ -210,7 +223,8 @@ def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
 
 def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
-    return ", ".join(_colour_text(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
+    return (", ".join(_colour_text(f"{counts[word]} {word}", word)
+                      for word in _ORDER if counts[word]) or "nothing")
 
 
 def format_applicable(counts: Counter[str]) -> str:
@@ -239,25 +253,28 @@ def name_probed(probed: SubjectProbed) -> str:
 
 
 def format_opening(header: RunStarted) -> str:
-    """What a run is, in one line."""
+    """Says in one line what a run is."""
     environment = header.environment
-    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
+    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} "
+            f"({header.spec_digest[:8]}): "
             f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
             f"{', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
+            f"effort {header.effort}, seed {header.seed}, "
+            f"{count_noun(int(environment['workers']), 'worker')}"
             f"{_describe_surroundings(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
-    """What the sizes are to cost that a subject declares, but those that the user named for the whole run."""
+    """Foretells what the sizes cost that a subject declares and the user did not name for the whole run."""
     told = header.sizes if header else ()
     yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
 def _describe_surroundings(header: RunStarted) -> str:
-    """Where subjects live, as far as somebody has named another environment or a device."""
+    """Says where subjects live, if the user named another environment or a device."""
     device = header.environment.get("device", OWN_DEVICE)
-    places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")
+    places = (header.elsewhere and f"in {header.elsewhere}",
+              "" if device == OWN_DEVICE else f"on {device}")
     there = " ".join(filter(None, places))
     return f"; subjects live {there}" if there else ""
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.completion import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.cli.completion import LINE_WIDTH, explain_word, list_vocabulary, wrap_paragraph
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Limits
@@ -80,12 +80,13 @@ def find_badly_put(law: Spec) -> Iterator[AttnspecError]:
 
 
 def _reason_not_posable(check: Check) -> Iterator[SpecError]:
-    """That no problem is such as the clause asks for, so that it never says anything of anybody."""
+    """Complains of a clause for which no problem exists, so that it never says anything of anybody."""
     from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
 
     if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
         yield SpecError(f"{check.clause.id!r} is never tested: no size that is drawn has what `given` asks for "
-                        "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
+                        "(min_…, lengths, grouped, inputs). Ask for less.",
+                        where=check.clause.place_of("given"))
 
 
 @click.command()
@@ -111,10 +112,12 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
             from attnspec.runner.judge import describe_clause  # noqa: PLC0415  (weight: what runs subjects)
 
             told = [encode(describe_clause(clause, law)) for clause in clauses]
-            click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
+            click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False,
+                                  indent=1))
         else:
             home = Path(spec) if spec else folder("spec")
-            _print_texts([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+            _print_texts([_explain_clause(clause, law, file_of(clause, home, spec_add))
+                          for clause in clauses])
 
 
 def _is_pattern(name: str) -> bool:
@@ -124,14 +127,16 @@ def _is_pattern(name: str) -> bool:
 def _print_texts(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
+        click.echo(escape_hidden("\n".join([*([f"\n{'─' * LINE_WIDTH}\n"] if number else []),
+                                            *lines])))
 
 
 def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield f"{clause.id}  ({clause.level.value}, profile {clause.profile})  {clause.where}"
     yield ""
     yield from wrap_paragraph(clause.says)
-    rows = {"formula": clause.formula, "needs": ", ".join(sorted(clause.needs)), "note": clause.note}
+    rows = {"formula": clause.formula, "needs": ", ".join(sorted(clause.needs)),
+            "note": clause.note}
     for name, text in rows.items():
         if text:
             yield ""
@@ -139,7 +144,8 @@ def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield ""
     yield "because:"
     # what everybody reads comes first
-    for citation in sorted(clause.because, key=lambda each: not law.bibliography[each.cite].title.isascii()):
+    for citation in sorted(clause.because,
+                           key=lambda each: not law.bibliography[each.cite].title.isascii()):
         yield from _format_citation(citation, law)
     yield from _format_convictions(clause, law)
     yield ""
@@ -151,7 +157,8 @@ def _format_convictions(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from wrap_paragraph(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
+        yield from wrap_paragraph(f"faults that violate it: {', '.join(clause.refuted_by)}  "
+                                  "(`attnspec explain NAME` "
                             "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
         faults = count_noun(len(convicted), "fault")
@@ -165,7 +172,8 @@ def _format_citation(citation: Citation, law: Spec) -> Iterator[str]:
     at = f", at {citation.at!r}" if citation.at else ""
     yield from wrap_paragraph(f"{source.title}{f' ({by})' if by else ''}{at}")
     in_english = f"in English: “{citation.translation}”" if citation.translation else ""
-    for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note, source.url):
+    for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note,
+                 source.url):
         if text:
             yield f"    {text}"
 
@@ -201,8 +209,10 @@ def _tell_others(name: str, law: Spec) -> None:
 
 
 def _tell_story_of_fault(fault: Fault, law: Spec) -> Iterator[str]:
-    yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage})\n"
-    for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
+    yield (f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; "
+           f"stage {fault.stage})\n")
+    for text in (fault.story, f"it shows with: {fault.reach}", fault.link,
+                 *_convicting(fault, law)):
         yield "\n".join(wrap_paragraph(text))
 
 
@@ -215,7 +225,8 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"clauses that name it: {', '.join(named) or 'none'}"
     found = read_refutations(law).of_fault(fault.name)
     most = max(map(len, found.values()), default=0)
-    told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
+    told = (name if len(dtypes) == most
+            else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
             for name, dtypes in found.items())
     if found:
         yield f"detected by {count_noun(len(found), 'clause')}: {', '.join(told)}"
@@ -230,7 +241,7 @@ def _suggest_nearest(name: str, law: Spec, others: Iterable[str]) -> str:
 
 Row = Mapping[str, str]
 Law = Callable[[], Spec]  # read where it is asked for only
-GAP = "  "
+COLUMN_GAP = "  "
 MOST_CHOICES = 6  # values of an argument that are listed
 
 
@@ -239,23 +250,26 @@ def _list_subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
         library = subject.library
         yield {"id": name, "title": subject.title,
                "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
-               "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
+               "from": f"{library.distribution} {library.version}".strip(),
+               "written for": library.versions,
                "cannot run": subject.why_missing}
 
 
 def _list_clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for clause in law().clauses:
-        yield {"id": clause.id, "level": clause.level.value, "profile": clause.profile, "says": clause.says}
+        yield {"id": clause.id, "level": clause.level.value, "profile": clause.profile,
+               "says": clause.says}
 
 
 def _list_profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     clauses = law().clauses
     for name, meaning in PROFILES.items():
-        yield {"name": name, "clauses": str(sum(clause.profile == name for clause in clauses)), "meaning": meaning}
+        yield {"name": name, "clauses": str(sum(clause.profile == name for clause in clauses)),
+               "meaning": meaning}
 
 
 def _list_faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
-    """With the clauses that `check` puts each to: all that convict it would fill a page."""
+    """Lists faults with the clauses that `check` puts each to: all that convict it would fill a page."""
     spec = law()
     found = read_refutations(spec)
     for name in all_faults(spec, found):
@@ -273,12 +287,15 @@ def _list_words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
 def _list_problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for name, problem in law().problems.items():
         yield {"name": name,
-               "is": ", ".join(f"{key}: {_format_in_one_line(value)}" for key, value in problem.args.items())}
+               "is": ", ".join(f"{key}: {_format_in_one_line(value)}"
+                               for key, value in problem.args.items())}
 
 
 def _format_in_one_line(value: object) -> str:
-    """As YAML has it on one line."""
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+    """Writes a value as YAML has it on one line."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
 
 
 def _list_families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
@@ -305,36 +322,45 @@ def _list_sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _format_arguments(word: Mapping[str, Any]) -> str:
-    """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
+    """Names the arguments, with the values of those that are one of a few; brackets mark what may be left
+    out.
+    """
     required = word.get("required", ())
-    named = {name: f"{name}{_format_choices(value)}" for name, value in word.get("properties", {}).items()}
+    named = {name: f"{name}{_format_choices(value)}"
+             for name, value in word.get("properties", {}).items()}
     return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
 
 
 def _format_choices(value: Mapping[str, Any]) -> str:
     """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
     names = value.get("enum", value.get("items", {}).get("enum", ()))
-    return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
+    if 0 < len(names) <= MOST_CHOICES:
+        return f": {'|'.join(map(str, names))}"
+    return ""
 
 
 def _first_sentence(text: str) -> str:
     return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
 
 
-WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
-    "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles, "faults": _list_faults,
+LISTINGS: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
+    "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles,
+    "faults": _list_faults,
     "words": _list_words,
-    "problems": _list_problems, "sources": _list_sources, "families": _list_families, "masks": _list_masks,
+    "problems": _list_problems, "sources": _list_sources, "families": _list_families,
+    "masks": _list_masks,
     "biases": _list_biases}
 
 
 @click.command("list")
-@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", WHAT))
+@click.argument("what", default="subjects", metavar="[WHAT]",
+                type=OneOf("thing to list", LISTINGS))
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
 @JSON
-def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
+def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *,
+          as_json: bool) -> None:
     """List WHAT: subjects, clauses, profiles or faults.
 
     Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
@@ -342,8 +368,9 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
     """
     law = cache(partial(load_spec, spec, spec_add))
     with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
-        rows = list(WHAT[what](implementations, law))
-        lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(escape_hidden, format_table(rows))
+        rows = list(LISTINGS[what](implementations, law))
+        lines = ([json.dumps(rows, ensure_ascii=False, indent=1)] if as_json
+                 else map(escape_hidden, format_table(rows)))
         for line in lines:
             click.echo(line)
 
@@ -353,4 +380,4 @@ def format_table(rows: Sequence[Row]) -> Iterator[str]:
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
     widths = {name: max(len(row[name]) for row in rows) for name in columns}
     for row in rows:
-        yield GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()
+        yield COLUMN_GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()

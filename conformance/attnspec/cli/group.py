@@ -74,15 +74,16 @@ def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
 
 
 class _PatientStream(io.RawIOBase):
-    """What lies under a stream: writes, until that fails; then swallows."""
+    """Writes to a stream until that fails, and then swallows what is written."""
 
     name: str
 
     def __init__(self, name: str, stream: TextIO) -> None:
-        self.name, self._raw = name, cast("io.RawIOBase", getattr(stream.buffer, "raw", stream.buffer))
+        self.name, self._raw = name, cast("io.RawIOBase",
+                                          getattr(stream.buffer, "raw", stream.buffer))
 
     def write(self, data: object, /) -> int:
-        """As many bytes as were taken; all of them once nobody takes any."""
+        """Writes; returns how many bytes were taken, all of them once nobody takes any."""
         view = memoryview(cast("bytes", data))
         if self.name not in _lost_streams:
             try:
@@ -92,7 +93,7 @@ class _PatientStream(io.RawIOBase):
         return len(view)
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def fileno(self) -> int:
@@ -104,9 +105,10 @@ class _PatientStream(io.RawIOBase):
         return self._raw.isatty()
 
 
-DEFECT = """
+OWN_BUG = """
 The lines above come from a bug in attnspec, not in your implementation. Please report them and the command."""
-UNHEARD = "attnspec: standard output was closed before the verdict was printed. The record has it. (exit code 2)"
+OUTPUT_CLOSED = ("attnspec: standard output was closed before the verdict was printed. "
+                 "The record has it. (exit code 2)")
 
 
 def exit_code_of(result: Result) -> int:
@@ -115,7 +117,7 @@ def exit_code_of(result: Result) -> int:
         own_up(result.defects)
     sys.stdout.flush()
     if isinstance(output_error(), BrokenPipeError):
-        click.echo(UNHEARD, err=True)
+        click.echo(OUTPUT_CLOSED, err=True)
         return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code
 
@@ -128,10 +130,10 @@ def own_up(defects: Sequence[str]) -> None:
     for alike in kinds.values():
         more = f"\n… and {count_noun(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
         click.echo(f"\n{escape_hidden(alike[0])}{more}", err=True)
-    click.echo(DEFECT, err=True)
+    click.echo(OWN_BUG, err=True)
 
 
-USERS: Mapping[str, str] = {
+LISTED_COMMANDS: Mapping[str, str] = {
     "check": "attnspec.cli.check:check",
     "tour": "attnspec.cli.check:tour",
     "init": "attnspec.cli.manifests:init",
@@ -145,7 +147,7 @@ USERS: Mapping[str, str] = {
 }
 """What `attnspec --help` lists, in the order of a first visit and not of the alphabet."""
 
-FURTHER: Mapping[str, str] = {
+FURTHER_COMMANDS: Mapping[str, str] = {
     "audit": "attnspec.cli.check:audit",
     "combine": "attnspec.cli.report:combine_",
     "confirm": "attnspec.cli.manifests:confirm",
@@ -154,9 +156,9 @@ FURTHER: Mapping[str, str] = {
 }
 """What it names in one line below."""
 
-COMMANDS: Mapping[str, str] = {**USERS, **FURTHER}
+COMMANDS: Mapping[str, str] = {**LISTED_COMMANDS, **FURTHER_COMMANDS}
 
-MOVED = ("power", "campaign", "refutations", "ranges")
+MOVED_COMMANDS = ("power", "campaign", "refutations", "ranges")
 """Commands that measure attnspec itself. They are in `conformance/evaluation`, which no wheel holds."""
 
 
@@ -185,9 +187,10 @@ class CommandGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What a user needs as a table, and the rest by name."""
+        """Lists the commands that a user needs as a table, and names the rest."""
         commands = {name: self.get_command(ctx, name) for name in self.listed}
-        width = formatter.width - 6 - max(map(len, commands))  # as click's own: what the names leave of a line
+        # as click's own: what the names leave of a line
+        width = formatter.width - 6 - max(map(len, commands))
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(width))
                                 for name, command in commands.items() if command])
@@ -214,9 +217,11 @@ class UsersGroup(CommandGroup):
         self, ctx: click.Context, args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Raise UsageError for a command that is outside of the package now."""
-        if args[0] in MOVED:
-            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the installed package.\n"
-                             f"In a checkout with an editable install: python -m evaluation {shlex.join(args)}")
+        if args[0] in MOVED_COMMANDS:
+            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the "
+                             "installed package.\n"
+                             "In a checkout with an editable install: "
+                             f"python -m evaluation {shlex.join(args)}")
         return super().resolve_command(ctx, args)
 
 
@@ -224,21 +229,24 @@ def check_values(command: click.Command, arguments: Sequence[str]) -> None:
     """Raise UsageError for an option with an empty value: `--host "$HOST"`, where that is not set, must not judge
     here what was to be judged in a container.
     """
-    taking = {name for param in command.params if isinstance(param, click.Option) and not param.is_flag
+    taking = {name
+              for param in command.params if isinstance(param, click.Option) and not param.is_flag
               and not param.count for name in param.opts}
     told = [*((name, value) for name, value in pairwise(arguments) if name in taking),
             *((name, value) for name, sign, value in (each.partition("=") for each in arguments)
               if sign and name in taking)]
     for name, value in told:
         if not value.strip():
-            raise UsageError(f"{name} has an empty value, as a variable has that is not set. Give it one, or leave "
+            raise UsageError(f"{name} has an empty value, as a variable has that is not set. "
+                             "Give it one, or leave "
                              f"{name} out.")
 
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(cls=UsersGroup, listed=USERS, further=FURTHER, context_settings=SETTINGS)
+@click.group(cls=UsersGroup, listed=LISTED_COMMANDS, further=FURTHER_COMMANDS,
+             context_settings=SETTINGS)
 @click.version_option(package.__version__, "--version", "-V")
 def attnspec() -> None:
     """The conformance suite for attention.

@@ -60,15 +60,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--baseline", "baselines", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
+@click.option("--baseline", "baselines", multiple=True, metavar="PATH",
+              type=click.Path(exists=True, path_type=Path),
               help="Also check this baseline, or a folder of them.")
-@click.option("--audit", "audits", multiple=True, metavar="RECORD", type=click.Path(exists=True, path_type=Path),
+@click.option("--audit", "audits", multiple=True, metavar="RECORD",
+              type=click.Path(exists=True, path_type=Path),
               help="Also check that each serious finding has a failing clause in these records of an audit.")
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
 def lint(
-    baselines: tuple[Path, ...], audits: tuple[Path, ...], implementations: tuple[str, ...], spec: str,
+    baselines: tuple[Path, ...], audits: tuple[Path, ...], implementations: tuple[str, ...],
+    spec: str,
     spec_add: tuple[str, ...],
 ) -> int:
     """Check the spec, every word in it, the manifests, the generated files, and baselines."""
@@ -85,7 +88,8 @@ def lint(
     return CANNOT_RUN if problems else CONFORMS
 
 
-def _find_problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
+def _find_problems(implementations: Sequence[str], spec: str,
+                   spec_add: Sequence[str]) -> Iterator[AttnspecError]:
     law, found = read_law(spec, spec_add)
     yield from found
     if law:
@@ -126,8 +130,10 @@ def _find_untranslated_quotes(law: Spec) -> Iterator[SpecError]:
     for clause in law.clauses:
         for citation in clause.because:
             if (letter := other_script(citation.quote)) and not citation.translation:
-                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English ({letter!r}). "
-                                "Add 'translation' beside it: the quote in English.", where=citation.where)
+                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in "
+                                f"English ({letter!r}). "
+                                "Add 'translation' beside it: the quote in English.",
+                                where=citation.where)
 
 
 def _check_matrix(law: Spec) -> None:
@@ -137,12 +143,15 @@ def _check_matrix(law: Spec) -> None:
     found, where = read_refutations(law), FileLocation(shown_path(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
     faults = found.faults  # gathered anew whenever it is asked for
-    for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
+    for noun, named, known in (("clause", found.convictions, clauses),
+                               ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
                             where=_first_line_naming(law.folder / FILE, gone[0]))
-    if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
-        raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: python -m evaluation "
+    if found.convictions and (missing := [fault.name
+                                          for fault in FIXED if fault.name not in faults]):
+        raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: "
+                        "python -m evaluation "
                         f"refutations --fault {missing[0]} --write.", where=where)
 
 
@@ -152,7 +161,8 @@ def _first_line_naming(path: Path, name: str) -> FileLocation:
     return FileLocation(shown_path(path), before.count("\n") + 1)
 
 
-def check_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
+def check_baselines(paths: Iterable[Path], law: Spec,
+                    implementations: Sequence[str]) -> Iterator[AttnspecError]:
     """Entries that no run can meet."""
     subjects, clauses = registered_subjects(implementations), [clause.id for clause in law.clauses]
     for path in paths:
@@ -176,14 +186,16 @@ def _check_entries(
         seen.add(entry.key)
 
 
-def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
+def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered],
+                 clauses: Sequence[str]) -> None:
     """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
     if entry.clause not in clauses:
         raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
     if not is_bare(entry.subject) and entry.subject not in subjects:
         raise UsageError.unknown("subject", entry.subject, subjects, where=entry.where)
     if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
-        raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
+        raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.",
+                         where=entry.where)
     if entry.case:
         parse_case(entry.case, entry.where)
 
@@ -200,7 +212,8 @@ def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
 @click.command()
 @click.option("--write", "task", flag_value="write", help="Write the generated files again.")
 @click.option("--check", "task", flag_value="check", help="Fail if a generated file is stale.")
-@click.option("--record", "task", flag_value="record", help="Print the schema of a record, not of the spec.")
+@click.option("--record", "task", flag_value="record",
+              help="Print the schema of a record, not of the spec.")
 def schema(task: str | None) -> None:
     """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
     if task == "write":
@@ -219,7 +232,8 @@ def check_schemas() -> None:
     for path, text in _generated_files():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             where = FileLocation(shown_path(path))
-            raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
+            raise RecordError("is out of date. Write it again: attnspec schema --write.",
+                              where=where)
 
 
 def _generated_files() -> Iterator[tuple[Path, str]]:
@@ -235,14 +249,15 @@ def _spec_schema() -> str:
 
 
 def check_own_clauses(law: Spec) -> Iterator[SpecError]:
-    """What is wrong with clauses of one's own that mean something."""
+    """Finds what is wrong with clauses of one's own whose words mean something."""
     own = [clause for clause in law.clauses if clause.where.file in law.added]
     checks = _checks(law) if own else {}
     yield from _find_false_promises(own, checks)
     yield from _find_undetected_faults(own, checks)
 
 
-def _find_undetected_faults(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+def _find_undetected_faults(own: Iterable[Clause],
+                            checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
     the first cases do not show them.
     """
@@ -252,18 +267,22 @@ def _find_undetected_faults(own: Iterable[Clause], checks: Mapping[str, Check]) 
              if fault.partition(SEEDED)[0] not in FAMILIES]
     for clause, fault in named:
         if why := _explain_no_conviction(checks, clause.id, fault):
-            yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
+            yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. "
+                            "Name one that it does: "
                             f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
                             where=clause.place_of("refuted_by"))
 
 
-def _find_false_promises(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+def _find_false_promises(own: Iterable[Clause],
+                         checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
     for clause in own:
         if clause.level is Level.MUST and (sound := _find_accused_formulation(checks, clause.id)):
             yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
-                            f"violates it. Mend it, or say under `given` where it holds: attnspec check {SOUND}{sound} "
-                            f"--spec-add {clause.where.file} --clause {clause.id} shows a case.", where=clause.where)
+                            "violates it. Mend it, or say under `given` where it holds: "
+                            f"attnspec check {SOUND}{sound} "
+                            f"--spec-add {clause.where.file} --clause {clause.id} shows a case.",
+                            where=clause.where)
 
 
 def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
@@ -277,7 +296,8 @@ def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     for name in EVERY:
         subject = own_subject(SOUND + name)
         if not check.why_not_put(subject):
-            tally = try_first_cases(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
+            tally = try_first_cases(check, SOUND + name, dtype,
+                                    Dealer(subject, lambda: checks, EFFORT, SEED))
             return name if tally.failure is not None else ""
     return ""
 
@@ -302,13 +322,16 @@ def _explain_no_conviction(checks: Mapping[str, Check], clause: str, fault: str)
     dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
     dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
     tallies = (try_first_cases(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
-    return "" if any(tally.failure is not None for tally in tallies) else f"its first {CASES} cases hold at every dtype"
+    if any(tally.failure is not None for tally in tallies):
+        return ""
+    return f"its first {CASES} cases hold at every dtype"
 
 
 _QUOTATION_MARKS = 2
 
 
-def check_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
+def check_libraries(folders: Sequence[str], law: Spec | None, *,
+                    library: str = "") -> Iterator[AttnspecError]:
     """Finds one mistake of each manifest and each findings.yaml; where these can be read, every name in them that is
     none.
 
@@ -318,12 +341,15 @@ def check_libraries(folders: Sequence[str], law: Spec | None, *, library: str = 
     libraries, found = collect_mistakes(lambda: tuple(library_folders(folders)))
     yield from found
     for place in (each for each in libraries or () if library in ("", each.name)):
-        subjects, found = collect_mistakes(partial(registered_subjects, folders, library=place.name))
+        subjects, found = collect_mistakes(partial(registered_subjects, folders,
+                                                   library=place.name))
         yield from found
         findings, found = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
         yield from found
-        yield from (problem for subject in (subjects or {}).values() for problem in _check_subject(subject, law))
-        yield from (problem for each in findings or () for problem in _check_finding(each, subjects, law))
+        yield from (problem for subject in (subjects or {}).values()
+                    for problem in _check_subject(subject, law))
+        yield from (problem for each in findings or ()
+                    for problem in _check_finding(each, subjects, law))
 
 
 def _check_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
@@ -331,35 +357,43 @@ def _check_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecEr
     from attnspec.subjects.attributes import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
     _, senseless = collect_mistakes(partial(check_precision, subject.declaration, subject.where))
-    yield from senseless or collect_mistakes(partial(check_width, subject.declaration, subject.where))[1]
+    yield from senseless or collect_mistakes(partial(check_width, subject.declaration,
+                                                     subject.where))[1]
     if law:
         clauses = [clause.id for clause in law.clauses]
-        yield from collect_mistakes(partial(check_deviations, subject.id, subject.declaration, clauses))[1]
+        yield from collect_mistakes(partial(check_deviations, subject.id, subject.declaration,
+                                            clauses))[1]
         if subject.document and subject.document not in law.bibliography:
-            yield ManifestError.unknown("source of the bibliography", subject.document, law.bibliography,
+            yield ManifestError.unknown("source of the bibliography", subject.document,
+                                        law.bibliography,
                                         where=subject.where)
 
 
 def _check_finding(
     finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
 ) -> Iterator[AttnspecError]:
-    """What it leaves unsaid; subjects and clauses that it names or means by a pattern, where there are none such."""
+    """Finds what a finding leaves unsaid, and the subjects and clauses that it names and that do not exist."""
     yield from _find_unsaid(finding)
     if subjects is not None:
         yield from _find_unmatched_patterns(finding, "subject", finding.subjects, subjects)
     if law:
         clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
-        yield from _find_unmatched_patterns(finding, "clause", clauses, [clause.id for clause in law.clauses])
+        yield from _find_unmatched_patterns(finding, "clause", clauses,
+                                            [clause.id for clause in law.clauses])
     for case in finding.replays:
-        if subjects is not None and (case.subject not in subjects or not finding.concerns(case.subject)):
+        if subjects is not None and (case.subject not in subjects
+                                     or not finding.concerns(case.subject)):
             yield ManifestError.unknown("subject that the finding is about", case.subject,
-                                        [name for name in subjects if finding.concerns(name)], where=finding.where)
+                                        [name for name in subjects if finding.concerns(name)],
+                                        where=finding.where)
         if law and case.clause not in {clause.id for clause in law.clauses}:
-            yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses], where=finding.where)
+            yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses],
+                                        where=finding.where)
         yield from collect_mistakes(partial(_check_recipe, case.recipe, finding.where))[1]
 
 
-def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
+def find_unshown_findings(records: Sequence[Path],
+                          folders: Sequence[str]) -> Iterator[AttnspecError]:
     """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
 
     Where a page says that a query sees later keys, one of its own clauses has to have seen it. What shows on some
@@ -374,25 +408,30 @@ def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> It
                   and finding.is_on(kind_of(card.lives_in.get("device", "")))]
         may_be_unseen = finding.processor or any(map(finding.explains, failures))
         if finding.harm and finding.harm.is_serious and judged and not may_be_unseen:
-            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; but no clause fails of it in "
-                                f"{', '.join(map(str, records))}. Give it a case of its own, under 'replays', and "
+            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; "
+                                "but no clause fails of it in "
+                                f"{', '.join(map(str, records))}. Give it a case of its own, "
+                                "under 'replays', and "
                                 f"judge {judged[0].id} anew.", where=finding.where)
 
 
 def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
-    """Where it explains more than it can know, does not say what it does to a user, or what the library says of it."""
+    """Complains of a finding that explains more than it can know, or leaves out harm or what is documented."""
     found = f"the finding {finding.id!r}"
     if "*" in finding.clauses:
-        yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
+        yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. "
+                            "Leave out 'clauses', and say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
-        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. Name the clauses, or say "
+        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. "
+                            "Name the clauses, or say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if finding.harm is None:
         yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
                             f"{', '.join(each.value for each in Harm)}.", where=finding.where)
     if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
-        yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
+        yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of "
+                            "the library. Quote them "
                             'in "…", and say where they are written.', where=finding.where)
 
 
@@ -408,5 +447,6 @@ def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            yield ManifestError(f"the finding {finding.id!r} names {quoted(pattern)}, but there is no such {noun}."
+            yield ManifestError(f"the finding {finding.id!r} names {quoted(pattern)}, "
+                                f"but there is no such {noun}."
                                 f"{hint(pattern, known, noun)}", where=finding.where)

@@ -66,11 +66,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("target", metavar="TARGET", shell_complete=completion.targets)
 @click.option("--into", default=Path("implementations"), show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
+              type=click.Path(file_okay=False, path_type=Path),
+              help="The folder of implementations to write into.")
 @click.option("--deadline", default=300.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
 @click.option("--candidates", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
-              help="A file, or a folder of them, whose class or function takes the place of TARGET's, as KernelBench's "
+              help="A file, or a folder of them, whose class or function takes the place of "
+                   "TARGET's, as KernelBench's "
               "ModelNew that of Model: an adapter for each, too. May be given several times.")
 @elsewhere
 def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) -> int:
@@ -86,13 +88,15 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
 
     target = spelled_out(target)
     written, callee = write_for(target, surroundings_of(there), into), locate_target(target).target
-    folder, beside = into / _free_name(written.library, into), list(candidates_for(callee, written, candidates))
+    folder, beside = into / _free_name(written.library,
+                                       into), list(candidates_for(callee, written, candidates))
     write_files(folder, written)
     for each in beside:
         write_whole(folder / f"{each.module}.py", each.source, "candidate")
         write_files(folder, each.written)
     for sentence in written.sentences:
-        said = "" if sentence in written.warnings else "note: " if sentence in written.remarks else "found: "
+        said = ("" if sentence in written.warnings else "note: " if sentence in written.remarks
+                else "found: ")
         click.echo(f"{said}{escape_hidden(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / MANIFEST_FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
@@ -108,14 +112,18 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
 
 def _next_steps(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
     """How it is judged; named: options, such as where it lives."""
-    options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}" for name, told in named.items())
+    options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}"
+                      for name, told in named.items())
     arguments = "".join(f', {name}="{told}"' for name, told in named.items())
     if demanded := named.get("must_take"):
-        yield (f"{demanded.replace(' ', ', ')}: it has a parameter or a name for that, and does not do it. That may be "
-               "wrong, and is not judged: --must-take lets a check fail for it. If something else is meant, leave that "
+        yield (f"{demanded.replace(' ', ', ')}: it has a parameter or a name for that, "
+               "and does not do it. That may be "
+               "wrong, and is not judged: --must-take lets a check fail for it. "
+               "If something else is meant, leave that "
                "option out.")
     yield f"Next: attnspec check {subject} --implementations {into}{options}"
-    yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'
+    yield (f'In a test file: test_attention = attnspec.gate("{subject}", '
+           f'implementations="{into}"{arguments})')
 
 
 def _free_name(library: str, into: Path) -> str:
@@ -131,7 +139,8 @@ def write_files(folder: Path, written: WrittenAdapter) -> None:
     if adapter.exists():
         raise UsageError(f"{adapter} exists already. Move it away, or name another folder: --into DIR.")
     write_whole(adapter, written.adapter, "adapter")
-    head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.manifest_head
+    head = (f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists()
+            else written.manifest_head)
     write_whole(manifest, head + written.manifest_entry, "manifest")
 
 
@@ -157,7 +166,7 @@ class ProbeConsole(Handler):
                 self._footer = event
 
     def shutdown(self) -> None:
-        """What it comes to, if the run came to an end."""
+        """Tells what the probes come to, if the run came to an end."""
         if self._footer is not None:
             self._echo(["", *self.places, format_probe_conclusion(self._probes, self._footer)])
 
@@ -182,7 +191,8 @@ def _format_answer_line(found: Found, width: int) -> str:
     detail = f"{_GAP}{found.detail}" if found.detail else ""
     line = f"{found.question:<{width}}{_GAP}{found.answer}"
     if found.is_contradiction:
-        return click.style(f"! {line}, but the manifest claims {found.claimed}{detail}", fg="red", bold=True)
+        return click.style(f"! {line}, but the manifest claims {found.claimed}{detail}", fg="red",
+                           bold=True)
     return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
 
 
@@ -204,7 +214,8 @@ def format_probe_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished
 @click.command()
 @TARGETS
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
-              help="Only this dtype. [default: all; every question is asked at the first, float32 if it is supported]")
+              help="Only this dtype. [default: all; every question is asked at the first, "
+                   "float32 if it is supported]")
 @run_options
 @LIFT
 @IMPLEMENTATIONS
@@ -216,16 +227,18 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not every question could be asked.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")})
-    outputs = Outputs.from_options(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    outputs = Outputs.from_options(**{name: options.pop(name)
+                                      for name in ("record", "no_record", "html", "as_json")})
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = ProbeConsole(outputs.console_stream, outputs.places)
     session = Session(plan, workers=workers, command=typed_command(), source=PROBE_JOBS)
-    return exit_code_of(session.run([VisibleHandler(answers), HandlerGroup(outputs.kept_handlers)]))
+    return exit_code_of(session.run([VisibleHandler(answers),
+                                     HandlerGroup(outputs.kept_handlers)]))
 
 
-HERE = Surroundings()
-LONGEST = 300  # seconds; a script compiles a kernel at most
+THIS_ENVIRONMENT = Surroundings()
+SCRIPT_SECONDS = 300  # seconds; a script compiles a kernel at most
 
 
 _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
@@ -253,8 +266,9 @@ class Confirmation:
     printed_text: str
 
 
-def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
-                     there: Surroundings = HERE) -> Iterator[Confirmation]:
+def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered],
+                     workers: int = 1,
+                     there: Surroundings = THIS_ENVIRONMENT) -> Iterator[Confirmation]:
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
@@ -264,7 +278,8 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
         yield from pool.map(partial(_confirm_finding, there=there), places)
 
 
-def _place_of_finding(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
+def _place_of_finding(finding: Finding,
+                      known: Mapping[str, Registered]) -> Registered | str | None:
     """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
@@ -278,28 +293,33 @@ def _place_of_finding(finding: Finding, known: Mapping[str, Registered]) -> Regi
     return present[0] if present else None
 
 
-def _confirm_finding(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
+def _confirm_finding(placed: tuple[Finding, Registered | str | None],
+                     there: Surroundings) -> Confirmation:
     finding, place = placed
-    return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
-            else _run_script(finding, place, there))
+    if isinstance(place, str):
+        return Confirmation(finding, ScriptOutcome.CANNOT_RUN, place)
+    return _run_script(finding, place, there)
 
 
 def _run_script(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:
     process = dict(subject.process) if subject else {}
     command = [*_interpreter(subject, there), str(finding.script) if there.is_here else "-"]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
-                               input=None if there.is_here else _script_to_hand_over(finding, process),
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SCRIPT_SECONDS,
+                               check=False,
+                               input=None if there.is_here else _script_to_hand_over(finding,
+                                                                                     process),
                                env={**os.environ, **process})
     except subprocess.TimeoutExpired:
-        return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {LONGEST} s")
+        return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {SCRIPT_SECONDS} s")
     except OSError as cause:
         raise TargetError(f"the command {command[0]!r} cannot be started: {cause.strerror}.") from None
     last = portable_text(ended.stderr).strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last:
         return Confirmation(finding, ScriptOutcome.CANNOT_RUN, last)
     if ended.returncode not in (0, 1) or _UNCAUGHT.search(ended.stderr):
-        return Confirmation(finding, ScriptOutcome.BROKEN, last or f"ended with exit code {ended.returncode}")
+        return Confirmation(finding, ScriptOutcome.BROKEN,
+                            last or f"ended with exit code {ended.returncode}")
     shown = ScriptOutcome.CONFIRMED if ended.returncode else ScriptOutcome.NOT_SO
     return Confirmation(finding, shown, portable_text(ended.stdout).strip())
 
@@ -308,7 +328,8 @@ def _script_to_hand_over(finding: Finding, process: Mapping[str, str]) -> str:
     """The script as text, for an interpreter that sees no file of this machine, with the variables that it needs."""
     text = finding.script.read_text(encoding="utf-8")
     return (f"import os\nos.environ.update({dict(process)!r})\n"
-            f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), {{'__name__': '__main__'}})\n")
+            f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), "
+            f"{{'__name__': '__main__'}})\n")
 
 
 def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
@@ -321,7 +342,8 @@ def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, 
     return (*(there.command or named), "-W", "ignore")
 
 
-_COLOURS = {ScriptOutcome.CONFIRMED: "green", ScriptOutcome.NOT_SO: "red", ScriptOutcome.CANNOT_RUN: "yellow",
+_COLOURS = {ScriptOutcome.CONFIRMED: "green", ScriptOutcome.NOT_SO: "red",
+            ScriptOutcome.CANNOT_RUN: "yellow",
             ScriptOutcome.BROKEN: "red"}
 
 
@@ -329,14 +351,16 @@ _COLOURS = {ScriptOutcome.CONFIRMED: "green", ScriptOutcome.NOT_SO: "red", Scrip
 @click.argument("names", nargs=-1, metavar="[LIBRARY]...", shell_complete=completion.libraries)
 @click.option("-n", "workers", default=1, type=WORKERS, metavar="WORKERS",
               help="How many scripts run at the same time.")
-@click.option("--quiet", "-q", "is_brief", is_flag=True, help="Do not show what the scripts print.")
+@click.option("--quiet", "-q", "is_brief", is_flag=True,
+              help="Do not show what the scripts print.")
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Only the findings that this baseline names.")
 @IMPLEMENTATIONS
 @DEVICE
 @elsewhere
 def confirm(
-    names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None, implementations: tuple[str, ...],
+    names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None,
+    implementations: tuple[str, ...],
     **options: Given,
 ) -> int:
     """Run the script of every finding of each LIBRARY, or of all, and say whether the finding still holds.
@@ -353,7 +377,8 @@ def confirm(
         findings = _findings_in_baseline(baseline, findings, implementations)
         if not findings:
             click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script "
-                       "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
+                       "was run. Give an entry `finding: ID` where a finding explains it, "
+                       "or leave out --baseline to "
                        "run them all.")
             return CONFORMS
     for each in confirm_findings(findings, registered_subjects(implementations), workers, there):
@@ -382,10 +407,12 @@ def _findings_in_baseline(
 def _print_confirmation(each: Confirmation, *, is_brief: bool) -> None:
     click.echo(f"{click.style(each.script_outcome.value, fg=_COLOURS[each.script_outcome])}  {each.finding.id}")
     if each.printed_text and (not is_brief or each.script_outcome is not ScriptOutcome.CONFIRMED):
-        click.echo("\n".join(f"    {line}" for line in escape_hidden(each.printed_text).splitlines()))
+        click.echo("\n".join(f"    {line}"
+                             for line in escape_hidden(each.printed_text).splitlines()))
 
 
 def _exit_code(seen: Counter[ScriptOutcome]) -> int:
-    if seen[ScriptOutcome.BROKEN] or not (seen[ScriptOutcome.CONFIRMED] or seen[ScriptOutcome.NOT_SO]):
+    if seen[ScriptOutcome.BROKEN] or not (seen[ScriptOutcome.CONFIRMED]
+                                          or seen[ScriptOutcome.NOT_SO]):
         return CANNOT_RUN
     return VIOLATED if seen[ScriptOutcome.NOT_SO] else CONFORMS

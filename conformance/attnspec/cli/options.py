@@ -30,7 +30,7 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan, read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
-from attnspec.record.codec import LARGEST
+from attnspec.record.codec import LARGEST_INTEGER
 from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import Sharing
 from attnspec.subjects.installed import look_in, note_workers
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from attnspec.cluster.worker import ClusterAddress
     from attnspec.runner.session import Result
 
-_BEGIN: Mapping[str, tuple[str, bytes]] = {
-    "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"), "--junit": ("a JUnit file", b"<"),
+_FILE_BEGINNINGS: Mapping[str, tuple[str, bytes]] = {
+    "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"),
+    "--junit": ("a JUnit file", b"<"),
     "--badge": ("a badge", b"{")}
 """By option, what it writes, and how such a file begins."""
 
@@ -68,17 +69,19 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
 
 def _spare(option: str, path: Path) -> None:
     """Raise UsageError for a file with something in it that no such option has written."""
-    what, begin = _BEGIN.get(option, ("", b""))
+    what, begin = _FILE_BEGINNINGS.get(option, ("", b""))
     found = b""
     if path.is_file():
-        with contextlib.suppress(OSError), path.open("rb") as file:  # whoever writes it says why it cannot
+        # whoever writes it says why it cannot
+        with contextlib.suppress(OSError), path.open("rb") as file:
             found = file.read(len(begin))
     if not begin.startswith(found):
-        raise UsageError(f"{option} {path} would write over a file that is not {what}. Name another, or delete it.")
+        raise UsageError(f"{option} {path} would write over a file that is not {what}. "
+                         "Name another, or delete it.")
 
 
 def _file(path: Path | str) -> object:
-    """What tells a file from others: its number where there is one, else its name without links."""
+    """Identifies a file: by its number where it has one, else by its name without links."""
     try:
         found = os.stat(path)
     except OSError:
@@ -94,7 +97,7 @@ def _is_nobodys(path: Path | str) -> bool:
         return False
 
 
-LONGEST = 1_000_000.0  # seconds: eleven days
+MOST_SECONDS = 1_000_000.0  # seconds: eleven days
 
 
 class WholeNumber(click.IntRange):
@@ -103,8 +106,8 @@ class WholeNumber(click.IntRange):
     name = "integer"
 
 
-SEED = WholeNumber(1 - LARGEST, LARGEST - 1)
-RANDOM = "random"
+SEED = WholeNumber(1 - LARGEST_INTEGER, LARGEST_INTEGER - 1)
+RANDOM_SEED = "random"
 
 
 class SeedOrRandom(WholeNumber):
@@ -112,14 +115,17 @@ class SeedOrRandom(WholeNumber):
 
     name = "integer or random"
 
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+    def convert(self, value: Given, param: click.Parameter | None,
+                ctx: click.Context | None) -> Given:
         """The seed, or the word as it is."""
-        return value if value == RANDOM else super().convert(value, param, ctx)
+        if value == RANDOM_SEED:
+            return value
+        return super().convert(value, param, ctx)
 
 
-SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
+SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST_INTEGER, LARGEST_INTEGER - 1)
 WORKERS = WholeNumber(1, 1024)
-MANY = WholeNumber(1, 10**9)
+COUNT = WholeNumber(1, 10**9)
 
 
 class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
@@ -128,10 +134,13 @@ class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the n
     def __init__(self, name: str, read: Callable[[str], object]) -> None:
         self.name, self._read = name, read
 
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+    def convert(self, value: Given, param: click.Parameter | None,
+                ctx: click.Context | None) -> Given:
         """Reads the text."""
         try:
-            return self._read(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                return self._read(value)
+            return value
         except UsageError as wrong:
             self.fail(str(wrong), param, ctx)
 
@@ -142,9 +151,10 @@ class Seconds(click.FloatRange):
     name = "number of seconds"
 
     def __init__(self) -> None:
-        super().__init__(0, LONGEST, min_open=True)
+        super().__init__(0, MOST_SECONDS, min_open=True)
 
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Given, param: click.Parameter | None,
+                ctx: click.Context | None) -> float:
         """The number. nan is neither too small nor too large, and no number."""
         seconds = float(super().convert(value, param, ctx))
         if math.isnan(seconds):
@@ -162,18 +172,22 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest
     def __init__(self, noun: str, members: Iterable[enum.Enum | str]) -> None:
         self.name = noun
         self._members: dict[str, enum.Enum | str] = {
-            str(member.value if isinstance(member, enum.Enum) else member): member for member in members}
+            str(member.value if isinstance(member, enum.Enum) else member): member
+            for member in members}
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002  (click's signature)
         """`quick|default|thorough`."""
         return "|".join(self._members)
 
-    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+    def convert(self, value: Given, param: click.Parameter | None,
+                ctx: click.Context | None) -> Given:
         """The member of this name."""
-        if not isinstance(value, str) or not value:  # converted already, or a default that means none
+        # converted already, or a default that means none
+        if not isinstance(value, str) or not value:
             return value
         if value not in self._members:
-            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members, self.name)}", param, ctx)
+            self.fail(f"{value!r} is not a known "
+                      f"{self.name}.{hint(value, self._members, self.name)}", param, ctx)
         return self._members[value]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002  (click's signature)
@@ -186,12 +200,15 @@ MOST_WORKERS = 8  # unless asked for: each holds a framework in memory
 
 def available_cpus() -> int:
     """How many CPUs this process may use, within reason."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = (len(os.sched_getaffinity(0)) if hasattr(os,
+                                                    "sched_getaffinity") else os.cpu_count() or 1)
     return min(cpus, MOST_WORKERS)
 
 
-TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
-IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
+TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...",
+                         shell_complete=completion.targets)
+IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR",
+                               type=click.Path(),
                                help="Another folder of implementations, in addition.")
 SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(),
                     help="Clauses to use instead of the ones shipped.")
@@ -199,7 +216,8 @@ SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.
                         help="Your own clauses, in addition: a YAML file, or a folder of them.")
 LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)),
                     help="Call the subject with tensors, not NumPy arrays.")
-DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(), metavar="SECONDS",
+DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(),
+                        metavar="SECONDS",
                         help="How long one clause at one dtype may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Show every failure and every reason, not only the first ones.")
@@ -207,38 +225,48 @@ MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
                          help="What they must accept, such as 'causal bias D128 T4096 float16'. Refusing it is a "
                               "failure.")
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
-                     help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one "
+                     help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', "
+                          "or a file with one "
                           "per line.")
 VARIANTS = click.option("--variants", multiple=True, metavar="NAMES",
-                        help=f"Also judge what a framework makes of the function: {', '.join(MADE)}; several with "
+                        help="Also judge what a framework makes of the function: "
+                             f"{', '.join(MADE)}; several with "
                              "commas.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output; of a run, one object a line.")
+JSON = click.option("--json", "as_json", is_flag=True,
+                    help="JSON on standard output; of a run, one object a line.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
                       help="The Python that runs the subjects. It needs their library and NumPy.")
 HOST = click.option("--host", default="", metavar="COMMAND",
                     help="A command that starts Python elsewhere, such as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
-                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, mps. [default: the "
+                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, "
+                           "mps. [default: the "
                            "framework's]")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
 SHARD = click.option("--shard", default=None, type=ParsedText("shard", read_shard), metavar="I/N",
-                     help="Only the I-th of N parts of the run, which several machines divide. `combine` joins them.")
-TIMINGS = click.option("--timings", metavar="RECORD", type=click.Path(path_type=Path, dir_okay=False),
+                     help="Only the I-th of N parts of the run, which several machines divide. "
+                          "`combine` joins them.")
+TIMINGS = click.option("--timings", metavar="RECORD",
+                       type=click.Path(path_type=Path, dir_okay=False),
                        help="With --shard: an earlier record, whose seconds decide who gets what.")
 
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How many cases to try."),
-    click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
+    click.option("--profile", "profiles", multiple=True, metavar="NAME",
+                 shell_complete=completion.profiles,
                  help="Only the clauses of this profile; '+gradients' adds it to the others, in full."),
-    click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
+    click.option("--clause", "clauses", multiple=True, metavar="ID",
+                 shell_complete=completion.clauses,
                  help="Only this clause; 'causal.*' is all of a theme."),
-    click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
+    click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
+                 help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Exit code 1 also for violated `should` clauses."),
-    click.option("--seed", default=0, show_default=True, type=SEED, help="The cases are drawn from this seed."),
+    click.option("--seed", default=0, show_default=True, type=SEED,
+                 help="The cases are drawn from this seed."),
     LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
 _ELSEWHERE = (PYTHON, HOST)
@@ -246,9 +274,11 @@ _SURROUNDINGS = (*_ELSEWHERE, DEVICE, MEMORY)
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
                  help=f"Worker processes. [default: one per CPU, at most {MOST_WORKERS}]"),
-    click.option("--record", metavar="PATH", help="The file for the record. [default: reports/run/<time>.jsonl]"),
+    click.option("--record", metavar="PATH",
+                 help="The file for the record. [default: reports/run/<time>.jsonl]"),
     click.option("--no-record", is_flag=True, help="Write no record."),
-    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Also write an HTML page."),
+    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False),
+                 help="Also write an HTML page."),
     JSON,
 )
 
@@ -272,18 +302,21 @@ shard_options = _combine_options((SHARD, TIMINGS))
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     """The plan of the options in `_SELECTION`. Folders are made absolute: workers may stand elsewhere."""
     options = dict(selected)
-    options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
+    options["implementations"] = tuple(str(Path(folder).absolute())
+                                       for folder in options["implementations"])
     options["memory"] = int(options.get("memory", 0) * 2**30)
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     audit_there(options)
-    return Plan(targets=tuple(dict.fromkeys(expand_targets(targets, options["implementations"]))), **options)
+    return Plan(targets=tuple(dict.fromkeys(expand_targets(targets, options["implementations"]))),
+                **options)
 
 
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
-    """What `sharded` adds to a command, taken out of its options. Raises UsageError for timings of a whole run."""
+    """Takes what `sharded` adds out of a command's options. Raises UsageError for timings of a whole run."""
     shard, timings = options.pop("shard"), options.pop("timings")
     if shard is None and timings:
-        raise UsageError("--timings says how a run is divided: name the part as well, such as --shard 1/4.")
+        raise UsageError("--timings says how a run is divided: name the part as well, "
+                         "such as --shard 1/4.")
     return Sharing(shard, timings) if shard else None
 
 
@@ -304,17 +337,19 @@ def typed_command(program: str = "attnspec") -> tuple[str, ...]:
     return (program, *map(portable_argument, sys.argv[1:]))
 
 
-OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
+# attnspec's own wrong and right implementations, judged as any other
+OWN_PREFIXES = (FAULT, SOUND)
 
 
 def known_targets(plan: Plan) -> None:
     """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
-    _known_own([target for target in plan.targets if target.startswith(OWN)])
+    _known_own([target for target in plan.targets if target.startswith(OWN_PREFIXES)])
     _known_files(plan.targets)
     for target in plan.targets:
-        if is_bare(target.strip(":")) and (wrong := no_such_function(target) or class_for_function(target)):
+        if is_bare(target.strip(":")) and (wrong := no_such_function(target)
+                                           or class_for_function(target)):
             raise wrong
-    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN)]
+    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN_PREFIXES)]
     known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
@@ -339,7 +374,7 @@ def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> It
 
 
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
-    if not target.startswith(OWN):
+    if not target.startswith(OWN_PREFIXES):
         return judgeable_subjects(implementations)
     from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
@@ -363,7 +398,8 @@ def _known_files(targets: Iterable[str]) -> None:
             raise no_such_subject(file, ())
 
 
-def judgeable_subjects(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
+def judgeable_subjects(implementations: Iterable[str],
+                       libraries: Sequence[str] = ()) -> tuple[str, ...]:
     """Every registered subject whose framework is installed, or those of these libraries.
 
     Raises TargetError if there is none, and UsageError for a library that does not exist.
@@ -386,7 +422,8 @@ def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[s
     """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
     for pattern in without:
         if not fnmatch.filter(targets, pattern):
-            raise TargetError(f"{pattern!r} matches no subject that would be judged here, so it leaves out nothing.")
+            raise TargetError(f"{pattern!r} matches no subject that would be judged here, "
+                              "so it leaves out nothing.")
     return tuple(target for target in targets
                  if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))
 
@@ -397,14 +434,16 @@ def _read_address(text: str) -> ClusterAddress:
     return read_address(text)
 
 
-CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _read_address), metavar="ADDRESS",
-                       help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
+CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _read_address),
+                       metavar="ADDRESS",
+                       help="Have the workers of a Dask cluster judge: "
+                            "tcp://HOST:PORT of its scheduler, or local:N "
                             "for N workers here.")
 
 
 @contextmanager
 def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
-    """What `CLUSTER` adds to a command, taken out of its options: the connection, while the command runs.
+    """Takes what `CLUSTER` adds to a command out of its options, and connects while the command runs.
 
     Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
     """
@@ -444,10 +483,11 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
     spec, baseline = options.get("spec", ""), options.get("baseline")
     return Plan((), implementations=folders, spec=str(Path(spec).absolute()) if spec else "",
                 spec_add=tuple(options.get("spec_add", ())), python=options.get("python", ""),
-                host=options.get("host", ""), device=options.get("device", ""), baseline=str(baseline or ""))
+                host=options.get("host", ""), device=options.get("device", ""),
+                baseline=str(baseline or ""))
 
 
 def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
-    """What came from many workers, in the order of the plan."""
+    """Sorts the record of many workers into the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)

@@ -35,36 +35,43 @@ from attnspec.record.events import (
     SubjectProbed,
 )
 from attnspec.record.outcome import Outcome
-from attnspec.record.read import PACKED, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
+from attnspec.record.read import PACKED_SUFFIXES, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.subjects.registry import annotated_at
 
-BAR = 24           # characters
-SHOWN = 8          # subjects in the live block; audits have more, most of them waiting
-EVERY = 10.0       # seconds at least between two lines about the same subject, in a pipe
-INTERVAL = 0.05    # seconds between two drawings: faster than the eye, slower than the events
+BAR_WIDTH = 24           # characters
+SUBJECTS_IN_BLOCK = 8          # subjects in the live block; audits have more, most of them waiting
+# seconds at least between two lines about the same subject, in a pipe
+SECONDS_BETWEEN_LINES = 10.0
+# seconds between two drawings: faster than the eye, slower than the events
+SECONDS_BETWEEN_DRAWINGS = 0.05
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
 def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
-    return LiveProgress(stream, is_coloured="NO_COLOR" not in environment) if is_live else PlainProgress(stream)
+    if is_live:
+        return LiveProgress(stream, is_coloured="NO_COLOR" not in environment)
+    return PlainProgress(stream)
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
-    """What whoever waits should know as soon as this item has ended: what fails, or that nothing can be judged."""
+    """Says what fails, or that nothing can be judged, to whoever waits for the run."""
     if failure := digest.first_failure:
         return failure_line(digest, failure)
     is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
     is_first = len(digest.subjects) == 1 and len(digest.outcomes) == 1
-    return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
+    if is_lost and is_first:
+        return f"{outcome.subject} cannot be judged: {outcome.reason}"
+    return ""
 
 
 def tell_compiling(event: SubjectCompiles) -> str:
-    """Where the time goes, for whoever wonders."""
-    return (f"{event.subject} is being compiled for each new shape: that has taken {event.seconds:.0f} s so far "
+    """Says that a compiler takes the time, for whoever wonders."""
+    return (f"{event.subject} is being compiled for each new shape: "
+            f"that has taken {event.seconds:.0f} s so far "
             "(--effort glance tries fewer shapes).")
 
 
@@ -113,15 +120,19 @@ class PlainProgress(Handler):
         """`done, 2 of 3 subjects`; of one that was not judged that alone."""
         lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
         if lost:
-            return "was not judged" if lost == self._digest.count_planned(subject) else "was judged in part"
-        done = sum(self._digest.count_done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
+            if lost == self._digest.count_planned(subject):
+                return "was not judged"
+            return "was judged in part"
+        done = sum(self._digest.count_done(each) == self._digest.count_planned(each)
+                   for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
     def _print_item_of_one(self) -> None:
-        done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
+        done, [subject] = (len(self._digest.outcomes) + len(self._digest.probes),
+                           self._digest.subjects)
         planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
-        if third > self._third and done < planned and time.monotonic() - self._told > EVERY:
+        if third > self._third and done < planned and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
             self._print_progress(f"{done} of {planned} items")
         self._third = third
 
@@ -148,12 +159,13 @@ class LiveProgress(Handler):
         self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
         self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
         self._standing, self._has_failed = (0, ""), False
-        self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
+        self._full, self._empty = (("━", "─") if "utf" in (stream.encoding or "").lower()
+                                   else ("#", "."))
 
     def handle(self, event: Event) -> None:
         """Take the event, and draw the block anew if it is time."""
         self._digest.add(event)
-        is_due = time.monotonic() - self._drawn > INTERVAL
+        is_due = time.monotonic() - self._drawn > SECONDS_BETWEEN_DRAWINGS
         if isinstance(event, RunStarted):
             click.echo(format_opening(event), file=self._stream)
         if isinstance(event, SubjectCompiles):
@@ -193,31 +205,37 @@ class LiveProgress(Handler):
     def _format_block(self) -> list[str]:
         digest = self._digest
         open_ones = [name for name in digest.counts if digest.count_done(name) < digest.count_planned(name)]
-        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)  # stable: those at work first
-        lines = [self._bar(name) for name in begun[:SHOWN]]
-        if len(begun) > SHOWN:
-            lines.append(f"… and {len(begun) - SHOWN} more subjects")
+        # stable: those at work first
+        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)
+        lines = [self._bar(name) for name in begun[:SUBJECTS_IN_BLOCK]]
+        if len(begun) > SUBJECTS_IN_BLOCK:
+            lines.append(f"… and {len(begun) - SUBJECTS_IN_BLOCK} more subjects")
         return [*lines, self._status(), *self._format_counts_so_far()]
 
     def _format_counts_so_far(self) -> list[str]:
-        """In red; worked out anew only where there are more failures."""
+        """Counts the failures in red; they are counted anew only where there are more."""
         if len(self._digest.subjects) != 1:
             return []
         number = len(self._digest.failures)
         if number != self._standing[0]:
             self._standing = number, format_so_far(self._digest)
-        return [click.style(line, fg="red") for line in self._standing[1].split(". ")] if number else []
+        if number:
+            return [click.style(line, fg="red") for line in self._standing[1].split(". ")]
+        return []
 
     def _bar(self, subject: str) -> str:
         done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)
-        filled = BAR * done // planned
-        bar = click.style(self._full * filled, fg="green") + self._empty * (BAR - filled)
-        return f"{subject:<28} {bar} {done:>4}/{planned:<4} {format_counts(self._digest.counts[subject])}"
+        filled = BAR_WIDTH * done // planned
+        bar = click.style(self._full * filled, fg="green") + self._empty * (BAR_WIDTH - filled)
+        return (f"{subject:<28} {bar} {done:>4}/{planned:<4} "
+                f"{format_counts(self._digest.counts[subject])}")
 
     def _status(self) -> str:
         seconds = int(time.monotonic() - self._began)
-        names = [f"{item.clause} ({item.subject}, {item.dtype})" for item in self._digest.on_trial.values()]
-        return f"{seconds // 60}:{seconds % 60:02d}  running: {'; '.join(names) or 'workers are starting'}"
+        names = [f"{item.clause} ({item.subject}, {item.dtype})"
+                 for item in self._digest.on_trial.values()]
+        return (f"{seconds // 60}:{seconds % 60:02d}  running: "
+                f"{'; '.join(names) or 'workers are starting'}")
 
 
 def _cut_to_width(line: str, width: int) -> str:
@@ -226,7 +244,7 @@ def _cut_to_width(line: str, width: int) -> str:
     return line if len(bare) < width else bare[: width - 2] + "…"
 
 
-RUNS = Path("reports") / "run"  # below the working directory
+RECORDS_FOLDER = Path("reports") / "run"  # below the working directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +276,8 @@ class Outputs:
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
     further_lines: tuple[str, ...] = ()
-    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_run_page))
+    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report",
+                                                                 _write_run_page))
 
     @classmethod
     def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -266,11 +285,12 @@ class Outputs:
         """Reads the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
-        if record and record.endswith(PACKED):
+        if record and record.endswith(PACKED_SUFFIXES):
             raise UsageError("a record is written line by line and cannot be compressed. Name it "
                              f"{unpacked_name(Path(record))}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
-        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail,
+        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None,
+                   as_json, detail,
                    is_named_here=not record)
 
     @classmethod
@@ -285,13 +305,14 @@ class Outputs:
         beside: what is shut down before.
         """
         stream = self.console_stream
-        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places,
+                            detail=self.detail,
                             is_kept=lambda: beside is None or not beside.is_short)
         return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
     @property
     def kept_handlers(self) -> list[Handler]:
-        """What is told elsewhere than on the console, in the order in which it starts."""
+        """Makes the handlers that tell elsewhere than on the console, in the order in which they start."""
         handlers: list[Handler] = []
         if self.html:
             handlers.append(Page(self.html, self.record, self.page_of.write))
@@ -363,7 +384,8 @@ def _default_record() -> Path:
     """A name that no other run takes, were it to begin at the same second; the number of a process tells no containers
     apart. Whoever opens it demands that it is new.
     """
-    return RUNS / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
+    return (RECORDS_FOLDER
+            / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl")
 
 
 class WholeRun(Handler):
@@ -406,7 +428,8 @@ class Page(WholeRun):
 
     def shutdown(self) -> None:
         """Write the page."""
-        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))], self._path)
+        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))],
+                    self._path)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
@@ -432,7 +455,8 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 class VerdictFile(WholeRun):
     """A handler that writes one file once the run is over. name: its option's.  what: what it is, for a reader."""
 
-    def __init__(self, name: str, what: str, path: Path, write: Callable[[Sequence[RunRecord], Path], None]) -> None:
+    def __init__(self, name: str, what: str, path: Path,
+                 write: Callable[[Sequence[RunRecord], Path], None]) -> None:
         super().__init__()
         self._name, self._what, self._path, self._write = name, what, path, write
 
@@ -453,7 +477,8 @@ class VerdictFile(WholeRun):
 def verdict_files(options: dict[str, Given]) -> Sequence[VerdictFile]:
     """Takes the two options out of the others: what writes the files that are wanted."""
     kinds = (("junit", "JUnit file", write_junit), ("badge", "badge", write_badge))
-    return [VerdictFile(name, what, path, write) for name, what, write in kinds if (path := options.pop(name))]
+    return [VerdictFile(name, what, path, write)
+            for name, what, write in kinds if (path := options.pop(name))]
 
 
 class GitHub(WholeRun):

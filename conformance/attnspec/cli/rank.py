@@ -15,12 +15,12 @@ from attnspec.cli import completion
 from attnspec.cli.group import own_up
 from attnspec.cli.options import (
     CLUSTER,
+    COUNT,
     IMPLEMENTATIONS,
     JSON,
     LIFT,
-    MANY,
     MUST_TAKE,
-    RANDOM,
+    RANDOM_SEED,
     SEED_OR_RANDOM,
     SPEC,
     SPEC_ADD,
@@ -61,14 +61,16 @@ if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
 
 
-RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
-DRAWN = 2**31
+# not named by the time, so that the next start goes on with it
+RANK_RECORD = Path("reports") / "run" / "rank.jsonl"
+SEEDS_BELOW = 2**31
 """Seeds that are drawn are below it."""
 
-WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
-         KernelStanding.NOT_JUDGED: "not judged"}
-_COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", KernelStanding.NOT_JUDGED: "yellow"}
-_CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+                  KernelStanding.NOT_JUDGED: "not judged"}
+_COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red",
+            KernelStanding.NOT_JUDGED: "yellow"}
+_EXIT_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
 class KernelLines(Handler):
@@ -82,23 +84,27 @@ class KernelLines(Handler):
         if isinstance(event, KernelRanked):
             self._done += 1
             count = f"{self._done:>{len(str(self._wanted))}}/{self._wanted}"
-            click.echo(f"{count}  {line_of(event)}", file=self._stream, color=is_coloured(self._stream))
+            click.echo(f"{count}  {line_of(event)}", file=self._stream,
+                       color=is_coloured(self._stream))
             self._stream.flush()
 
 
 def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
-    standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
+    standing = click.style(f"{STANDING_WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
     why = _format_kernel_reason(kernel)
-    return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
+    return (f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} "
+            f"s{f'  {why}' if why else ''}")
 
 
 def _format_kernel_reason(kernel: KernelRanked) -> str:
     if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
-        return f"refuses {', '.join(kernel.refused)}" if kernel.refused else ""
+        if kernel.refused:
+            return f"refuses {', '.join(kernel.refused)}"
+        return ""
     told = kernel.first.cause or kernel.first.seen.partition("\n")[0]
     return f"{kernel.first.clause}: {told}{f'; {kernel.stopped}' if kernel.stopped else ''}"
 
@@ -118,17 +124,23 @@ class KernelsAlone:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...",
+                shell_complete=completion.targets)
 @click.option("--function", default="", metavar="NAME",
               help="The function of files for which none is named. [default: attend, or the only one]")
-@click.option("--stop-after", default=None, type=MANY, metavar="N", help="Drop a kernel after N failing clauses.")
-@click.option("--effort", default=Effort.GLANCE.value, show_default=True, type=OneOf("effort", Effort),
+@click.option("--stop-after", default=None, type=COUNT, metavar="N",
+              help="Drop a kernel after N failing clauses.")
+@click.option("--effort", default=Effort.GLANCE.value, show_default=True,
+              type=OneOf("effort", Effort),
               help="How many cases to try.")
-@click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
+@click.option("--profile", "profiles", multiple=True, metavar="NAME",
+              shell_complete=completion.profiles,
               help="Only the clauses of this profile.")
-@click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
+@click.option("--clause", "clauses", multiple=True, metavar="ID",
+              shell_complete=completion.clauses,
               help="Only this clause; 'causal.*' is all of a theme.")
-@click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype.")
+@click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
+              help="Only this dtype.")
 @click.option("--strict", is_flag=True, help="A violated `should` clause counts, too.")
 @click.option("--seed", default="0", show_default=True, type=SEED_OR_RANDOM,
               help="The cases are drawn from this seed; 'random' draws one.")
@@ -142,7 +154,7 @@ class KernelsAlone:
 @MUST_TAKE
 @click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Worker processes. [default: one per CPU]")
-@click.option("--record", default=RECORD, show_default=True, metavar="PATH",
+@click.option("--record", default=RANK_RECORD, show_default=True, metavar="PATH",
               type=click.Path(dir_okay=False, path_type=Path),
               help="The record, a line for each kernel. If it exists, the ranking goes on in it.")
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
@@ -169,19 +181,22 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
     return _conclude_ranking(judged, plan, result, record, stream)
 
 
-def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
-    sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
+def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Given],
+                     stream: TextIO) -> Plan:
+    sharing, stop_after, function = (sharing_of(options), options.pop("stop_after") or 0,
+                                     options.pop("function"))
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
     named = find_kernels(targets, function)
-    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
+    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM_SEED else seed})
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
 
 def _choose_seed(record: Path, stream: TextIO) -> int:
     """A seed that is drawn, or that of the record in which the ranking goes on."""
     goes_on = record.exists() and record.stat().st_size
-    seed = read_record(record).header.seed if goes_on else secrets.randbelow(DRAWN)
-    click.echo(f"seed: {seed} ({'from the record' if goes_on else 'drawn'}; --seed {seed} draws the same cases)",
+    seed = read_record(record).header.seed if goes_on else secrets.randbelow(SEEDS_BELOW)
+    click.echo(f"seed: {seed} ({'from the record' if goes_on else 'drawn'}; "
+               f"--seed {seed} draws the same cases)",
                file=stream)
     return seed
 
@@ -209,10 +224,12 @@ class _Ranking:
             reopen_record(self.path, stale)
         done = len(self.plan.targets) - len(left)
         if done:
-            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
+            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in "
+                       f"{self.path} already.",
                        file=self.stream)
         mode = WriteMode.GO_ON if record else WriteMode.REPLACE
-        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
+        session = Session(replace(self.plan, targets=left), workers=self.workers,
+                          command=typed_command(),
                           source=RANKING_SOURCE, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_run_order(self.carrier, self.path, result)
@@ -221,7 +238,8 @@ class _Ranking:
     def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
-        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
+        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)),
+                *json]
 
 
 def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
@@ -234,21 +252,26 @@ def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
 def _count_standing(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
     several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
-    return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
+    return f"{count} {STANDING_WORDS[standing] if count == 1 else several.get(standing, STANDING_WORDS[standing])}"
 
 
-def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
+def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path,
+                      stream: TextIO) -> int:
     """Tell what the ranking comes to; its exit code."""
     if result and result.defects:
         own_up(result.defects)
     ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
-    is_short = bool(result and (result.is_interrupted or result.defects)) or len(ranks) < len(plan.targets)
+    is_short = (bool(result and (result.is_interrupted or result.defects))
+                or len(ranks) < len(plan.targets))
     code = ranking_exit_code(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())
+    counted = (_count_standing(KernelStanding(name), count)
+               for name, count in count_standings(ranks).items())
     told = ", ".join(counted) or "no kernel judged"
-    of = f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short else count_noun(len(ranks), "kernel")
+    of = (f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short
+          else count_noun(len(ranks), "kernel"))
     rest = " Run the same command again to go on." if is_short else ""
-    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
+    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_EXIT_COLOURS[code],
+                           bold=True), file=stream,
                color=is_coloured(stream))
     return code

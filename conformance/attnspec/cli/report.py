@@ -21,7 +21,7 @@ from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.read import PACKED, RunRecord, read_records, unpacked_name
+from attnspec.record.read import PACKED_SUFFIXES, RunRecord, read_records, unpacked_name
 from attnspec.record.write import combine_records
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import count_verdicts, exit_code
@@ -34,18 +34,24 @@ if TYPE_CHECKING:
 
 
 @click.command("combine")
-@click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="OUT",
+@click.argument("records", nargs=-1, required=True, metavar="RECORD...",
+                type=click.Path(path_type=Path))
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False),
+              metavar="OUT",
               help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
-              help="Take findings and notes from findings.yaml and the manifests as they are now, not from the record. "
-                   "Where the record does not say where backward passes round, take that from the manifests.")
+              help="Take findings and notes from findings.yaml and the manifests as they are now, "
+                   "not from the record. "
+                   "Where the record does not say where backward passes round, "
+                   "take that from the manifests.")
 @click.option("--finished", "is_whole", is_flag=True,
-              help="Of a run that was interrupted, take the subjects that it has finished: the others can be judged by "
+              help="Of a run that was interrupted, take the subjects that it has finished: "
+                   "the others can be judged by "
                    "a second run (--without).")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
-def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool, is_whole: bool) -> int:
+def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool,
+             is_whole: bool) -> int:
     """Join records of different environments, made with the same spec, into one.
 
     Exit codes: that of the whole run where its shards were joined, else 0; 2 if the records cannot be joined.
@@ -58,7 +64,8 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
 
         check_shown([run for runs in read.values() for run in runs],
                     way=f"Leave out --html; then, in a checkout: python -m evaluation report {out}")
-    combine_records(records, out, retold=with_findings if is_retold else None, ended=footer_of if is_whole else None)
+    combine_records(records, out, retold=with_findings if is_retold else None,
+                    ended=footer_of if is_whole else None)
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
@@ -89,12 +96,14 @@ def footer_of(record: RunRecord) -> RunFinished:
     """The footer of a run that ends with these outcomes: how long they took, and with which exit code."""
     ends = datetime.fromisoformat(record.header.started) + timedelta(seconds=seconds_of(record))
     code = exit_code(record.outcomes, strict=record.header.strict, interrupted=False)
-    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), count_verdicts(record.outcomes), code)
+    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record),
+                       count_verdicts(record.outcomes), code)
 
 
 def seconds_of(record: RunRecord) -> float:
-    """What the items of a run took, which its workers shared."""
-    return sum(outcome.seconds for outcome in record.outcomes) / int(record.header.environment.get("workers", 1))
+    """Adds up the seconds of the items of a run, which its workers shared."""
+    return sum(outcome.seconds
+               for outcome in record.outcomes) / int(record.header.environment.get("workers", 1))
 
 
 def with_findings(event: Event) -> Event:
@@ -109,11 +118,12 @@ def with_findings(event: Event) -> Event:
     found = known_findings(folder, card.id, card.version, kind_of(card.lives_in.get("device", "")))
     note = next((each.note for each in read_manifest(folder) if each.id == card.id), card.note)
     return replace(event, card=replace(card, findings=found, note=note,
-                                       backward=card.backward or _backward_precision(card, folder)))
+                                       backward=card.backward or _backward_precision(card,
+                                                                                     folder)))
 
 
 def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
-    """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
+    """Reads from a manifest where the backward pass rounds, which records of earlier versions do not tell."""
     if GRADIENTS_PROFILE not in card.claims:
         return {}
     from attnspec.subjects.attributes import backward_named_of  # noqa: PLC0415  (weight: NumPy)
@@ -123,22 +133,23 @@ def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
 
 
 def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
-    """One line for each run in a file that did not reach its end."""
+    """Prints a line for each run in a file that did not reach its end."""
     for number, run in enumerate(runs, start=1):
         if run.is_interrupted:
             which = f"run {number}" if len(runs) > 1 else "the run"
             click.echo(f"{path}: {which} was interrupted; {run.tried_count} of {run.header.items} items are known")
 
 
-LISTED = 20  # entries of each group that are told
-FEWER = {"still failing": 3}  # of a group that asks for nothing
+MOST_LISTED = 20  # entries of each group that are told
+FEWER_LISTED = {"still failing": 3}  # of a group that asks for nothing
 _COLOURS = {"new": "red", "new (advised)": "yellow", "changed": "yellow", "fixed": "green"}
-_ENDS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
+_EXIT_COLOURS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
 
 AGAINST = click.option("--against", type=click.Path(path_type=Path, dir_okay=False), metavar="OLD",
                        help="Compare with this earlier record: what is new, changed and fixed. Exit code 1 if "
                             "anything is new.")
-HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
+HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=False, exists=True),
+                       metavar="DIR",
                        help="A folder of records: also draw how many clauses each run violates, oldest run first.")
 
 
@@ -162,7 +173,8 @@ def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
 
 def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
     if not any(run.outcomes for run in runs):
-        raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` write records that "
+        raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` "
+                         "write records that "
                          "have some.", where=where)
 
 
@@ -171,11 +183,14 @@ def record_files(folder: Path) -> list[Path]:
 
     Raises UsageError where there is none.
     """
-    files = sorted({file for ending in ("", *PACKED) for file in folder.glob(f"*.jsonl{ending}")})
+    files = sorted({file for ending in ("", *PACKED_SUFFIXES)
+                    for file in folder.glob(f"*.jsonl{ending}")})
     found = [file for file in files if file.stat().st_size]
     if not found:
-        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
-                         "there: attnspec check … --record FOLDER/NAME.jsonl", where=FileLocation(str(folder)))
+        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. "
+                         "Keep one of each run "
+                         "there: attnspec check … --record FOLDER/NAME.jsonl",
+                         where=FileLocation(str(folder)))
     return found
 
 
@@ -184,16 +199,18 @@ def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
     if compared.differences:
-        yield f"  The runs differ in {'; '.join(f'{d.name} ({d.old} → {d.new})' for d in compared.differences)}."
+        yield ("  The runs differ in "
+               f"{'; '.join(f'{d.name} ({d.old} → {d.new})' for d in compared.differences)}.")
     for group in compared.groups:
         yield from _format_known_entries(group)
     code = compared.exit_code
-    yield click.style(f"{_verdict_of_comparison(compared)} (exit code {code})", fg=_ENDS[code], bold=True)
+    yield click.style(f"{_verdict_of_comparison(compared)} (exit code {code})",
+                      fg=_EXIT_COLOURS[code], bold=True)
 
 
 def _format_known_entries(group: KnownGroup) -> Iterator[str]:
     name = click.style(group.name, fg=_COLOURS.get(group.name), bold=group.name in _COLOURS)
-    most = FEWER.get(group.name, LISTED)
+    most = FEWER_LISTED.get(group.name, MOST_LISTED)
     for each in group.entries[:most]:
         yield f"  {name}: {each.subject} {each.clause.id} ({each.dtypes}) {each.says}"
     if len(group.entries) > most:
@@ -205,11 +222,14 @@ def _verdict_of_comparison(compared: RunComparison) -> str:
 
     if compared.exit_code == VIOLATED:
         return f"{count_noun(compared.count(Status.NEW), 'new failure')}."
-    return "No new failure." if compared.exit_code == CONFORMS else "It is not known whether anything is new."
+    if compared.exit_code == CONFORMS:
+        return "No new failure."
+    return "It is not known whether anything is new."
 
 
 @click.command()
-@click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
+@click.argument("records", nargs=-1, required=True, metavar="RECORD...",
+                type=click.Path(path_type=Path))
 @click.option("-o", "--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="The page to write. [default: next to the first record]")
 @JUNIT
@@ -220,7 +240,8 @@ def _verdict_of_comparison(compared: RunComparison) -> str:
 @BADGE
 @AGAINST
 @HISTORY
-def report(records: tuple[Path, ...], html: Path | None, against: Path | None, history: Path | None,
+def report(records: tuple[Path, ...], html: Path | None, against: Path | None,
+           history: Path | None,
            **wanted: Path | None) -> int:
     """Write one page from the records of one or several runs.
 
@@ -238,7 +259,8 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         check_shown(runs, way=f"In a checkout: python -m evaluation report {path}")
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
-    write_page(read, target, compared=compared, past=read_history(history, read) if history else None)
+    write_page(read, target, compared=compared,
+               past=read_history(history, read) if history else None)
     for path, runs in files.items():
         tell_interrupted(path, runs)
     click.echo(f"page: {target}")
@@ -251,7 +273,8 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     return compared.exit_code if compared else CONFORMS
 
 
-def _write_also(name: str, records: list[RunRecord], path: Path, compared: RunComparison | None) -> None:
+def _write_also(name: str, records: list[RunRecord], path: Path,
+                compared: RunComparison | None) -> None:
     from attnspec.report.comparison import write_comparison  # noqa: PLC0415  (weight: only --against needs it)
 
     if name == "markdown" and compared:
@@ -269,8 +292,10 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
         if why := why_no_baseline(path, record.outcomes, is_whole=not record.is_interrupted):
-            raise UsageError(f"the baseline was not written, since {why}.", where=FileLocation(str(path)))
-        write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
+            raise UsageError(f"the baseline was not written, since {why}.",
+                             where=FileLocation(str(path)))
+        write_baseline(path, record.outcomes, strict=record.header.strict,
+                       conditions=conditions_of(record.header))
 
 
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {

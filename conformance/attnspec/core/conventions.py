@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.forms import POSITIONS, ROTARY_PROFILE, VARIANTS_PROFILE
-from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
+from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON, load_parts
 from attnspec.core.nouns import is_bare
 
 UNDEFINED = "undefined"
@@ -141,9 +141,6 @@ CONVENTIONS: Mapping[str, Convention] = {
     )
 }
 
-QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
-"""The profile of who says that it stores what it is given as codes, and that of decoders which say `stores`."""
-
 PROFILES: Mapping[str, str] = {
     "core": "attention without optional arguments, as its definition says, deterministic and at every size",
     **{KEYWORDS[name].profile: KEYWORDS[name].promise
@@ -154,9 +151,9 @@ PROFILES: Mapping[str, str] = {
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
     VARIANTS_PROFILE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
-    QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
-    QUANTISED_CACHE: "what a cache holds as codes is stored once, and read at every step: bit for bit",
+    **{name: promise for part in load_parts("keyword") for name, promise in getattr(part, "PROFILES", {}).items()},
 }
 
-IF_CLAIMED = frozenset({"batch_invariant", QUANTISED_CACHE})
+IF_CLAIMED = frozenset({"batch_invariant", *(name for part in load_parts("keyword")
+                                             for name in getattr(part, "IF_CLAIMED", ()))})
 """Profiles that bind only who claims them: most good implementations do not keep them, and need not."""

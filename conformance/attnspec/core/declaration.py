@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property, reduce
@@ -12,7 +12,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.errors import FileLocation
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside
+from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, RefusalCondition, nearest_taken
 
@@ -124,6 +124,17 @@ def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
     return {**sizes, "G": sizes["H"] // sizes["Hkv"]}
 
 
+_CHOSEN = tuple(each.name for each in fields(KeywordLimits) if each.default == "")
+"""The limits of aspects that are empty where nothing is declared."""
+
+
+def _even_axes(limits: KeywordLimits) -> Iterator[str]:
+    """The axes whose length is even, as an aspect says of these limits."""
+    for part in load_parts("keyword"):
+        if hasattr(part, "even_axes"):
+            yield from part.even_axes(limits)
+
+
 @dataclass(frozen=True)
 class Limits(KeywordLimits):
     """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
@@ -202,7 +213,9 @@ class Limits(KeywordLimits):
     def all_refusals(self) -> tuple[Refusal, ...]:
         """What is refused, more keys than a cache holds among it, and odd lengths that packed bytes do not tell."""
         overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
-        odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for axis in self.even_axes)
+        odd: tuple[Refusal, ...] = ()
+        if any(getattr(self, name) for name in _CHOSEN):
+            odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for axis in _even_axes(self))
         return (*self.refuses, *overfull, *odd)
 
     def brings(self, keyword: str) -> frozenset[str]:

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import is_along_tokens
 
 SERVING_POOL, CACHES_POOL, SEGMENTS_POOL, PAGES_POOL = "serving", "caches", "segments", "pages"
-DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL, QUANTISED_POOL = "decoder", "gradients", "dropout", "quantised"
+DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL = "decoder", "gradients", "dropout"
 """The pools of clauses that are about these keywords: what clauses of other pools meet is counted without them."""
 
 RATE, SEED = "dropout_rate", "seed"
@@ -85,10 +84,10 @@ class KeywordLimits:
     slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
     segments_are_shared: query_segments and key_segments are one array.
     table_names_pages: every number in a block_table names a page, those beyond an entry's keys among them.
-    stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
-    in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
-    zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.  packed_query,
-    packed_key, packed_value: how two codes of four bits share a byte; empty: each has its own.
+    stored_query, stored_key, stored_value: the format in which codes are stored (`aspects/quantised/storage.py`);
+    empty: codes come in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale;
+    empty: any. zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.
+    packed_query, packed_key, packed_value: how two codes of four bits share a byte; empty: each has its own.
     """
 
     window_needs_causal: bool = False
@@ -108,21 +107,6 @@ class KeywordLimits:
     packed_query: str = ""
     packed_key: str = ""
     packed_value: str = ""
-
-    @property
-    def even_axes(self) -> tuple[str, ...]:
-        """The axes whose length a subject cannot tell from its packed arrays, so that it is even: no other array that
-        it is handed has them.
-        """
-        features = [array for array in ("query", "key", "value") if self._packs(array, along_tokens=False)]
-        tokens = [array for array in ("query", "key", "value") if self._packs(array, along_tokens=True)]
-        unknown = {"D": {"query", "key"} <= {*features}, "Dv": "value" in features, "T": "query" in tokens,
-                   "S": {"key", "value"} <= {*tokens}}
-        return tuple(axis for axis, is_unknown in unknown.items() if is_unknown)
-
-    def _packs(self, array: str, *, along_tokens: bool) -> bool:
-        layout = getattr(self, f"packed_{array}")
-        return bool(layout) and is_along_tokens(layout) is along_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +187,8 @@ class Keyword:
     counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
     query's own place, and hides nothing.  beside: the keyword without which it is never given.  is_drawn: a whole
     number that a recipe draws by its own seed.
-    meaning_of: the array whose entries it gives another meaning, as a scale does to codes.
+    meaning_of: the array whose entries it gives another meaning.  identity: the number that gives them none.
+    is_factor: each entry is multiplied by its own.
     rare: values that few take.  numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
@@ -237,6 +222,8 @@ class Keyword:
     beside: str = ""
     misfit: Callable[[KeywordLimits, Any, bool], str] | None = None
     meaning_of: str = ""
+    identity: float = 1.0
+    is_factor: bool = False
     rare: RareValues | None = None
     numbers: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
     needs_causal: str = ""

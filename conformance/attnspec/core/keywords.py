@@ -6,7 +6,10 @@ added to `ASPECTS`, and a field of `KeywordArguments`. In the folder are, as far
 - `keyword.py`: the keywords as plain data (`KEYWORDS`);
 - `mathematics.py`: formula, visibility, bound and derivative (`MATHEMATICS`);
 - `words.py`: its words of the spec language (`TRANSFORMS`), and what a probe asks about it (`QUESTIONS`);
-- `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`).
+- `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`);
+- `arrays.py`: how its arrays are made and handed over; `limits.py`: what may be declared of it;
+- `search.py`: how a foreign function's way with it is found out; `stored_format.py`: how entries are stored by words of
+  a precision class, and how large an error that lets pass.
 
 What needs a part of all aspects loads it here, by name, and knows no aspect; docs/adding-a-keyword.md has an example.
 What libraries call the keywords, and so what a parameter that attnspec does not know may be, is at the end.

@@ -111,7 +111,7 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
     some = "some entries of " if filled < _FILLED_SHARE else ""
     if not told:
-        return "some entries everywhere" if some else "every entry"
+        return "some entries, spread over all of it" if some else "every entry"
     return some + " of ".join(_order_ranges(told, wrong, axes))
 
 

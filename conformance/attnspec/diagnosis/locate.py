@@ -27,7 +27,7 @@ from attnspec.numerics.reference import compute_truth, wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, join_past
-from attnspec.record.outcome import MAGNITUDE
+from attnspec.record.outcome import MAGNITUDE_CAUSE
 from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem
@@ -92,7 +92,8 @@ def _find_turns(is_right: Callable[[Problem], bool | None], small: Problem, fail
                                    knob.read_magnitude(failing)) or _halve_until_right(is_right, knob, failing)
         if turn and turn[0] >= knob.least:
             holds, fails = turn
-            yield f"{MAGNITUDE}{knob.name} is {fails:.3g} or more, and right where it is {holds:.3g} ({knob.stage})"
+            yield (f"{MAGNITUDE_CAUSE}{knob.name} is {fails:.3g} or more, and right where it is {holds:.3g} "
+                   f"({knob.stage})")
     for name in VALUED.keys() & failing.keywords | ({"scale"} & failing.keywords):
         yield from _find_keyword_turn(is_right, name, failing)
 

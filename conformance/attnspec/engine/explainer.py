@@ -32,7 +32,7 @@ from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.boundaries import weaken_boundary
-from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
+from attnspec.record.outcome import MAGNITUDE_CAUSE, Evidence, Explanation
 from attnspec.spec.clause import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
@@ -226,7 +226,7 @@ class Explainer:
             return mark_as_stateful(evidence)
         self._unlike_beginnings |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
         # sizes matter as far as they make numbers large
-        if diagnosis.located_stage.startswith(MAGNITUDE):
+        if diagnosis.located_stage.startswith(MAGNITUDE_CAUSE):
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
                        explained=find_way_out(trial, recipe, diagnosis, place.held_recipes))

@@ -21,12 +21,11 @@ from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.keyword import GRAD
-from attnspec.core.keywords import BESIDE, VALUED
+from attnspec.core.keywords import BESIDE, VALUED, load_parts
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.engine.expectations import Portions, find_deviation
 from attnspec.engine.summon import compiling_time, samples_gradients, with_clause_gradients
-from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
@@ -279,9 +278,14 @@ class SubjectRun:
         triples = ""
         if declared.kind is Kind.ATTENTION:
             triples = write_pairs(triples_taken(declared.keywords, traits))
-        precisions = [self.evaluator(each).precision for each in declared.dtypes]
         return replace(self.subject.card(probed, precision), taken=taken, backward=backward,
-                       triples=triples, passing_error=describe_what_passes(precisions))
+                       triples=triples, passing_error=self._describe_what_passes())
+
+    def _describe_what_passes(self) -> str:
+        """How large an error an aspect lets pass in the subject's classes, in a sentence; empty where none does."""
+        classes = [self.evaluator(each).precision for each in self.subject.declaration.dtypes]
+        return next(filter(None, (part.describe_what_passes(classes)
+                                  for part in load_parts("stored_format"))), "")
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""

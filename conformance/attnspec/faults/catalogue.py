@@ -29,7 +29,7 @@ from attnspec.core.forms import (
     InputForm,
     MadeForm,
 )
-from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, QUANTISED_POOL, SERVING_POOL, Acts
+from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import backward as edit
@@ -224,7 +224,7 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
-    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL, GRADIENTS_POOL)}
+    **{pool: beside for aspect in all_mistakes() for pool, beside in aspect.beside_pool.items()}}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {

@@ -171,6 +171,7 @@ class AspectFaults:
     threads: those of mistakes that show at certain sizes.
     panel: calls by which a diagnosis tells its faults apart.
     sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
+    beside_pool: by pool of its keywords, those whose keywords its faults take, too.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -184,6 +185,7 @@ class AspectFaults:
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
     of_any_call: tuple[Fault, ...] = ()
+    beside_pool: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:

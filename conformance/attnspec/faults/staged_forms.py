@@ -323,8 +323,12 @@ def with_entries_read(attend: Attend) -> Attend:
     """A function of any form that takes entries which stand for others, made of one that takes none."""
     def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
-        said = {name: keywords.get(name) for name in OF_ENTRIES if keywords.get(name) is not None}
-        rest = {name: value for name, value in keywords.items() if name not in OF_ENTRIES}
+        said, rest = dict[str, Any](), dict[str, Any]()
+        for name, value_of in keywords.items():
+            if name not in OF_ENTRIES:
+                rest[name] = value_of
+            elif value_of is not None:
+                said[name] = value_of
         if not said:
             return attend(query, key, value, **rest)
         wide, none = wide_dtype(query.dtype), np.ones((), bool)

@@ -16,10 +16,10 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.operands import EntryErrors, Operands, upper_norms
+from attnspec.numerics.precision import WEIGHTS
 from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
-from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, Problem
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -244,7 +244,7 @@ def own_rounding(operands: Operands) -> float:
 
 def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
                         ) -> tuple[Array, Array]:
-    """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
+    """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as others may add to them."""
     drift, reach = both
     if operands.entry_errors is not None:  # a mean of what values are off by, under the heaviest weights
         drift = drift + _heaviest_mean(operands.entry_errors.value, operands, truth, errors)
@@ -254,7 +254,7 @@ def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: 
     lost = stored.distances @ operands.sizes.value
     if not r.stored_formats[WEIGHTS].summed:
         return drift + lost, reach + lost
-    # what a row is divided by is the sum of the codes: the output stays a mean of values
+    # what a row is divided by is the sum of what is stored: the output stays a mean of values
     around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
     rows = ~(stored.mass[..., 0] < 1)
     if rows.any() and operands.shape[3]:
@@ -275,7 +275,7 @@ def _heaviest_mean(sizes: Array, operands: Operands, truth: Truth, errors: Weigh
 
 def weight_storage_error(truth: Truth, r: Roundings, errors: WeightError,
                          visible: Array | None) -> StoredWeightError | None:
-    """What storing the weights as codes may do; None where they are not."""
+    """What storing the weights as others may do; None where they are not."""
     stored = r.stored_formats.get(WEIGHTS)
     if stored is None:
         return None
@@ -427,7 +427,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     """
     if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
         return None
-    if r.stored_formats:  # what rounding to codes does is worked out entry by entry
+    if r.stored_formats:  # what storing does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():

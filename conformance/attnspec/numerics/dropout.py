@@ -118,7 +118,7 @@ def _block_fields(
     r = roundings(classes[0])
     claimed = in_domain(operands, truth, r, parts[0].errors) & _grown_values_fit(parts[0],
                                                                                  r) & np.isfinite(slack).all(axis=-1)
-    if r.stored_formats:  # what quantising inside does beside dropout is not derived
+    if r.stored_formats:  # what storing entries as others does beside dropout is not derived
         claimed = np.zeros_like(claimed)
     return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}

@@ -30,7 +30,7 @@ from attnspec.numerics.bound import (
 )
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.operands import LogitBend, Operands, read_entries, roundings_of, visible_keys
-from attnspec.numerics.precision import Precision, assumed_precision
+from attnspec.numerics.precision import WEIGHTS, Precision, assumed_precision
 from attnspec.numerics.reference import (
     Truth,
     compute_truth,
@@ -41,15 +41,14 @@ from attnspec.numerics.reference import (
     wide_float,
 )
 from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.stored import add_rescaling, cut_stored_blocks, entry_errors, stored_arrays
+from attnspec.numerics.stored import add_rescaling, cut_stored_blocks, stored_arrays
 from attnspec.numerics.stored_chance import (
     shared_query_squares,
     spread_of_stored,
-    squares_of_codes,
+    squares_of_stored,
     strain_of_query,
     sure_of_stored,
 )
-from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -312,8 +311,8 @@ def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, err
         return scaled_back
     if not r.stored_formats[WEIGHTS].summed:
         return np.asarray(stored.distances + scaled_back)
-    by_sum_of_codes = (stored.distances + size * stored.mass) / (1 - stored.mass)
-    return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.distances, 1.0)) + scaled_back)
+    by_stored_sum = (stored.distances + size * stored.mass) / (1 - stored.mass)
+    return np.asarray(np.where(stored.mass < 1, by_stored_sum, np.maximum(stored.distances, 1.0)) + scaled_back)
 
 
 def _stored_one_error(r: Roundings) -> float:
@@ -321,7 +320,7 @@ def _stored_one_error(r: Roundings) -> float:
     stored = r.stored_formats.get("value")
     if stored is None:
         return 0.0
-    return r.inputs.of_values + float(entry_errors(np.ones((1, 1, 1, 1)), stored, r.precision)[0, 0, 0, 0])
+    return r.inputs.of_values + float(stored.entry_errors(np.ones((1, 1, 1, 1)), r.precision)[0, 0, 0, 0])
 
 
 def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
@@ -333,7 +332,7 @@ def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     if r.stored_formats:
         allowance = allowance + _stored_one_error(r) * (1 + allowance)
     stored = weight_storage_error(truth, r, errors, operands.visible)
-    # divided by the sum of the codes, rows still sum to 1
+    # divided by the sum of what is stored, rows still sum to 1
     is_one = stored is None or r.stored_formats[WEIGHTS].summed
     return allowance if stored is None or is_one else allowance + stored.mass[..., 0] * (1 + allowance)
 
@@ -349,7 +348,7 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
         stored, once = r.stored_formats.get(WEIGHTS), (1 + once) * (1 + _stored_one_error(r)) - 1
         if stored is not None:
             once = (1 + once) * (1 + stored.relative) - 1
-            normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
+            normal = max(normal, stored.least_relative)
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
     return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
 
@@ -481,7 +480,7 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
     if operands.entry_errors is not None and r.stored_formats:
-        before = before + a * a * squares_of_codes(operands, operands.entry_errors)
+        before = before + a * a * squares_of_stored(operands, operands.entry_errors)
     if operands.bend is not None:
         before = _variance_behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares

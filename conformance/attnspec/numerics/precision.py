@@ -5,6 +5,7 @@ that a subject declares.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
@@ -13,8 +14,13 @@ import yaml
 
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType
-from attnspec.numerics.stored_format import STORED_WORDS, StoredFormat, read_stored
+from attnspec.problems.problem import INPUTS, Array
+
+STORABLE, WEIGHTS = INPUTS, "weights"
+STORED_WORDS: Mapping[str, str] = {f"stored_{name}": name for name in (*STORABLE, WEIGHTS)}
+"""By the word of a precision class, what is stored as something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,8 @@ class Precision:
     cos and sin, in such ulps of 1.
     dequantised: what a code times its scale, and the scale itself, are rounded to.
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
-    stored_*: of a kernel that quantises what it is given, or its weights: the format of its codes, and who shares a
-    scale; None where nothing is quantised.
+    stored_*: of a kernel that stores others in the place of what it is given, or of its weights: how, as an aspect
+    reads it; None where it does not.
     """
 
     grade: str
@@ -96,20 +102,20 @@ class Precision:
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
     systematic: str = "accumulator"
-    stored_query: StoredFormat | None = None
-    stored_key: StoredFormat | None = None
-    stored_value: StoredFormat | None = None
-    stored_weights: StoredFormat | None = None
+    stored_query: StoredForm | None = None
+    stored_key: StoredForm | None = None
+    stored_value: StoredForm | None = None
+    stored_weights: StoredForm | None = None
     reason: str = ""
 
     @property
-    def stored_formats(self) -> Mapping[str, StoredFormat]:
-        """The format of each array that is quantised inside, by its name; `weights` among them."""
+    def stored_formats(self) -> Mapping[str, StoredForm]:
+        """How each array is stored that is stored as something else, by its name; `weights` among them."""
         formats = {name: getattr(self, word) for word, name in STORED_WORDS.items()}
         return {name: each for name, each in formats.items() if each is not None}
 
     def without_stored(self) -> Precision:
-        """The same class, but that nothing is quantised."""
+        """The same class, but that all is stored as it is."""
         return replace(self, stored_query=None, stored_key=None, stored_value=None, stored_weights=None)
 
     def __str__(self) -> str:
@@ -117,6 +123,67 @@ class Precision:
         told = [f"{name} {_format_value(getattr(self, name))}" for name in PRECISION_WORDS
                 if name not in ("grade", "reason") and getattr(self, name) != getattr(base, name)]
         return ", ".join((self.grade, *told))
+
+
+class StoredForm(ABC):
+    """How an array, or the weights, are stored as something else, as a word of a class says it, which an aspect reads.
+
+    divided, summed: of weights, they are divided by the sum of their row before, or by the sum of what is stored.
+    """
+
+    __slots__ = ()
+    divided: bool
+    summed: bool
+
+    @abstractmethod
+    def entry_errors(self, entries: Array, precision: Precision) -> Array:
+        """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in float64; infinite where
+        nothing can be said.
+        """
+
+    @abstractmethod
+    def stored_sizes(self, entries: Array) -> Array | None:
+        """(B,H,S,D): no smaller than what is stored in the place of entries; None where these are no smaller."""
+
+    @abstractmethod
+    def roundoff_again(self, precision: Precision) -> float:
+        """The roundoff of what is rounded where entries are read back."""
+
+    @property
+    @abstractmethod
+    def roundings_again(self) -> int:
+        """How often that is rounded."""
+
+    @property
+    @abstractmethod
+    def has_offset(self) -> bool:
+        """Whether something is taken off of larger numbers where entries are read back."""
+
+    @property
+    @abstractmethod
+    def clips(self) -> bool:
+        """Whether large entries may be clipped, all in the same direction."""
+
+    @property
+    @abstractmethod
+    def relative(self) -> float:
+        """Half a unit, relative to a weight."""
+
+    @property
+    @abstractmethod
+    def least_distance(self) -> float:
+        """Half the least distance of what may be stored, of weights."""
+
+    @property
+    @abstractmethod
+    def least_relative(self) -> float:
+        """The least weight that is rounded relatively."""
+
+
+def _read_stored(word: str, given: object) -> StoredForm:
+    """How something is stored, as the aspect reads it that knows such words."""
+    found: StoredForm = next(part for part in load_parts("stored_format")).read_stored(word, given)
+    return found
 
 
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp",
@@ -263,7 +330,7 @@ def _read_word(word: str, given: object) -> object:
     if word == "systematic":
         return _read_choice(word, given, SYSTEMATIC_CHOICES)
     if word in STORED_WORDS:
-        return read_stored(word, given)
+        return _read_stored(word, given)
     kinds, wanted = _word_kind(word)
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))

@@ -15,8 +15,7 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import USUAL_ULPS, Precision
-from attnspec.numerics.stored_format import StoredFormat
+from attnspec.numerics.precision import USUAL_ULPS, Precision, StoredForm
 
 ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
 
@@ -53,7 +52,7 @@ class Roundings:
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
     inputs: what may happen to the entries before they meet.
-    stored_formats: by name, the formats of the arrays, and of the weights, that are quantised inside.
+    stored_formats: by name, how arrays, and weights, are stored that are stored as something else.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 
@@ -85,7 +84,7 @@ class Roundings:
     block: int
     bias_in_accumulator: bool
     inputs: InputErrors = EXACT_INPUTS
-    stored_formats: Mapping[str, StoredFormat] = field(default_factory=dict, hash=False)
+    stored_formats: Mapping[str, StoredForm] = field(default_factory=dict, hash=False)
 
 
 @functools.cache

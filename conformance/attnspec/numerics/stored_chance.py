@@ -10,10 +10,10 @@ import numpy as np
 
 from attnspec.numerics.bound import WeightError
 from attnspec.numerics.operands import EntryErrors, Operands
+from attnspec.numerics.precision import WEIGHTS
 from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import stored_weight_error
-from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array
 
 JOINT_ENTRIES_AT_ONCE = 2**20  # entries of weight·value that are formed at once
@@ -35,7 +35,7 @@ def shared_query_squares(operands: Operands, truth: Truth, p: Array, sizes: Arra
     return square
 
 
-def squares_of_codes(operands: Operands, stored: EntryErrors) -> Array:
+def squares_of_stored(operands: Operands, stored: EntryErrors) -> Array:
     """(B,H,T,S): the squared errors of a dot product that no other key shares: those of the key's codes, and the
     products of both.
     """
@@ -77,7 +77,7 @@ def sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: Weigh
     square, since codes just above a power of two lie twice as far apart. Where the largest entries of blocks may be
     clipped, all in the same direction, chance says nothing.
     """
-    if any(each.has_rounded_scales for each in r.stored_formats.values()):
+    if any(each.clips for each in r.stored_formats.values()):
         return np.inf
     if WEIGHTS not in r.stored_formats:
         return 0.0

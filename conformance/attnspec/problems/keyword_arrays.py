@@ -253,7 +253,7 @@ def cut_meanings(problem: Problem, *, queries: slice | Array = slice(None),
 
 def replace_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
-    plain = {name: np.broadcast_to(np.full((), not name.endswith("_zero"), array.dtype), value.shape)
+    plain = {name: np.broadcast_to(np.full((), KEYWORDS[name].identity, array.dtype), value.shape)
              for name, array in problem.given.items() if KEYWORDS[name].meaning_of == "value"}
     return split_past_alike(problem, join_past(problem).but(value=value, **plain))
 

@@ -31,12 +31,12 @@ from attnspec.core.errors import (
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict, does_gate_run
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.engine.engine import Engine
-from attnspec.record.events import RANK, Done, FirstFailure, KernelRanked, KernelStanding, RunStarted
+from attnspec.record.events import RANK_PART, Done, FirstFailure, KernelRanked, KernelStanding, RunStarted
 from attnspec.record.outcome import Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import plan_digest
 from attnspec.report.bugs import likely_group
-from attnspec.report.likely_cause import CONSEQUENCES
+from attnspec.report.likely_cause import CONSEQUENT_THEMES
 from attnspec.runner.jobs import Breadcrumb, Sharing, is_idle
 from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import Spec, first_of
@@ -128,7 +128,7 @@ class KernelJob:
     @property
     def part(self) -> str:
         """As in the record."""
-        return RANK
+        return RANK_PART
 
     @property
     def dtype(self) -> str:
@@ -257,7 +257,7 @@ def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
         main = first_of([dtype for dtype in DType
                          if dtype.value in {item.dtype for item in items}])
     return sorted(items, key=lambda item: (main and item.dtype != main.value,
-                                           item.clause.partition(".")[0] in CONSEQUENCES))
+                                           item.clause.partition(".")[0] in CONSEQUENT_THEMES))
 
 
 class KernelWorker:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-SMALLEST = 16
+SMALLEST_BLOCK = 16
 """Keys of the smallest block that is told from edges: below it, too many numbers are multiples."""
-EIGHT = 8  # every block is a multiple of it
-LARGEST = 1024
+BLOCK_UNIT = 8  # every block is a multiple of it
+LARGEST_BLOCK = 1024
 """Keys of the largest block that is suggested."""
 
 _AXIS = r"(?P<axis>[A-Z]v?(?: \(= [A-Z]v?\))?)"
@@ -61,7 +61,9 @@ class Span:
         if self.low == self.high:
             return f"{self.axis} = {self.low}"
         beyond = f", though not at every {self.axis} beyond" if self.is_open else ""
-        return f"{self.low} ≤ {self.axis} ≤ {self.high}" if self.high else f"{self.axis} ≥ {self.low}{beyond}"
+        if self.high:
+            return f"{self.low} ≤ {self.axis} ≤ {self.high}"
+        return f"{self.axis} ≥ {self.low}{beyond}"
 
 
 def read_spans_told(begins: str) -> tuple[Span, ...]:
@@ -79,24 +81,28 @@ def is_met(begins: str, case: str) -> bool:
     found = _BEGINNING.match(begins)
     lengths = {each["axis"]: int(each["length"]) for each in _LENGTH.finditer(case)}
     parts = found["words"].split(" and ") if found else []
-    return bool(parts) and all(bool(_RELATION.fullmatch(part)) and _meets(part, lengths) is True for part in parts)
+    return (bool(parts) and all(bool(_RELATION.fullmatch(part)) and _meets(part, lengths) is True
+                                for part in parts))
 
 
 def _read_spans(part: str) -> Iterator[Span]:
     for form in _FORMS:
         if found := form.fullmatch(part):
-            told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "", **found.groupdict("")}
+            told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "",
+                    **found.groupdict("")}
             if not told["part"]:
                 low = int(told["low"] or told["start"] or (int(told["block"] or 0) + 1))
                 is_point = " = " in part and not told["open"] and "(= " not in part
-                yield Span(told["axis"], low, int(told["high"] or (low if is_point else 0)), int(told["block"] or 0),
+                yield Span(told["axis"], low, int(told["high"] or (low if is_point else 0)),
+                           int(told["block"] or 0),
                            bool(told["open"]))
             return
 
 
 def common_spans(begins: Sequence[str]) -> tuple[Span, ...]:
     """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each) for axis in _moved_axes(span.axis)}
+    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each)
+              for axis in _moved_axes(span.axis)}
              for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
     together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
@@ -111,17 +117,22 @@ def _moved_axes(axis: str) -> tuple[str, ...]:
 
 
 def _join_spans(found: Sequence[Span]) -> Span | None:
-    """One condition for several of an axis: a block that explains all edges, or else ranges that overlap."""
-    first, low, is_open = found[0], min(span.low for span in found), any(span.is_open for span in found)
+    """Makes one condition of several on an axis: a block that explains all edges, or ranges that overlap."""
+    first, low, is_open = found[0], min(span.low for span in found), any(span.is_open
+                                                                         for span in found)
     if all(span == first for span in found):
         return first
     if block := _largest_block(found):
         is_told = any(span.ends for span in found)
-        return Span(first.axis, block + 1, block=block) if is_told else Span(first.axis, low, is_open=is_open)
+        if is_told:
+            return Span(first.axis, block + 1, block=block)
+        return Span(first.axis, low, is_open=is_open)
     highs = [span.high for span in found]
     if all(highs) and max(span.low for span in found) <= min(highs):
         return Span(first.axis, low, max(highs))
-    return Span(first.axis, low, is_open=True) if all(span.low == low for span in found) else None
+    if all(span.low == low for span in found):
+        return Span(first.axis, low, is_open=True)
+    return None
 
 
 def _largest_block(found: Sequence[Span]) -> int:
@@ -133,23 +144,27 @@ def _largest_block(found: Sequence[Span]) -> int:
     ends = math.gcd(*(span.ends for span in found))
     if not ends:
         ends = math.gcd(*(1 << (span.low - 1).bit_length() - 1 for span in found if span.low > 1))
-    return max((n for n in range(SMALLEST, least + 1, EIGHT) if ends % n == 0), default=0)
+    return max((n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0),
+               default=0)
 
 
 def suggest_blocks(begins: str) -> Iterator[int]:
     """The lengths of blocks that a boundary suggests, the likelier first, each once: those next to its edges, half and
     a third of them, their powers of two, and double.
     """
-    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS" for edge in _edges(span)]
+    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS"
+             for edge in _edges(span)]
     suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
                  *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
-    yield from dict.fromkeys(size for size in suggested if SMALLEST // 2 <= size <= LARGEST and size % EIGHT == 0)
+    yield from dict.fromkeys(size
+                             for size in suggested if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK
+                             and size % BLOCK_UNIT == 0)
 
 
 def _edges(span: Span) -> Iterable[int]:
-    """What is a multiple of eight next to where it begins and ends."""
+    """Lists the multiples of eight next to where a span begins and ends."""
     known = (span.block, span.low - 1, span.high + 1 if span.high else 0)
-    return dict.fromkeys(edge for edge in known if edge and edge % EIGHT == 0)
+    return dict.fromkeys(edge for edge in known if edge and edge % BLOCK_UNIT == 0)
 
 
 _SIZE = r"[A-Z][a-z]*"
@@ -164,7 +179,8 @@ _MODULO = re.compile(r"(?P<left>.+?) mod (?P<n>\d+) = (?P<rest>\d+)(?: and ≥ (
 _BEYOND = re.compile(r"= (?P<n>\d+), though not at every .+? beyond")
 _TOLD_CONDITIONS = re.compile(r"[Ff]ails (?P<only>only )?where (?P<words>[^;.,(]+(?:\(= \w+\)[^;.,(]*)*)")
 _SIGNS: Mapping[str, Callable[[int, int], bool]] = {
-    "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt, ">": operator.gt}
+    "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt,
+    ">": operator.gt}
 
 Lengths = Mapping[str, int]
 Calls = Sequence[Lengths]
@@ -185,7 +201,7 @@ def lengths_in(recipe: str) -> Lengths:
 
 
 def keywords_in(recipe: str) -> frozenset[str]:
-    """What a recipe's text says is given beside query, key and value."""
+    """Reads from a recipe's text what is given beside query, key and value."""
     named = dict(part.partition("=")[::2] for part in recipe.split(";")[1:])
     given = frozenset(filter(None, named.get("with", "").split("+")))
     return given | ({"mask"} if named.get("mask", "none") != "none" else frozenset())
@@ -197,7 +213,9 @@ def parts_of(begins: str) -> tuple[str, ...]:
     What fails at a length, though not at every one beyond, needs that length. `Fails at` claims nothing of other sizes.
     """
     found = _TOLD_CONDITIONS.match(_BEYOND.sub(r"≥ \g<n>", begins))
-    return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"])) if found else ()
+    if found:
+        return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"]))
+    return ()
 
 
 def meets_condition(condition: str, lengths: Lengths) -> bool | None:
@@ -214,12 +232,12 @@ def meets_condition(condition: str, lengths: Lengths) -> bool | None:
 def _meets(condition: str, lengths: Lengths) -> bool | None:
     if found := _MODULO.fullmatch(condition):
         value = _value_at(found["left"], lengths)
-        return None if value is None else (value % int(found["n"]) == int(found["rest"])
-                                           and value >= int(found["start"] or 1))
+        fits = None if value is None else value % int(found["n"]) == int(found["rest"])
+        return _fits_from(found, value, fits)
     if found := _OF_BLOCKS.fullmatch(condition):
         value = _value_at(found["left"], lengths)
         fits = None if value is None else _fits_rule(found["rule"], value)
-        return fits if fits is None or value is None else fits and value >= int(found["start"] or 1)
+        return _fits_from(found, value, fits)
     if found := _SIZE_COMPARISON.fullmatch(condition):
         left, right = (_value_at(found[side], lengths) for side in ("left", "right"))
         if left is None or right is None:
@@ -227,6 +245,11 @@ def _meets(condition: str, lengths: Lengths) -> bool | None:
         least = int((found["low"] or "1").partition(" ")[0])
         return _SIGNS[found["sign"]](left, right) and left >= least
     return None
+
+
+def _fits_from(found: re.Match[str], value: int | None, fits: bool | None) -> bool | None:
+    """Whether a value that fits is as large as the condition asks; None where nobody knows."""
+    return None if fits is None or value is None else fits and value >= int(found["start"] or 1)
 
 
 def _fits_rule(rule: str, value: int) -> bool | None:
@@ -259,13 +282,16 @@ def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
     return all(meets_condition(condition, lengths) is not False for lengths in failing)
 
 
-def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
+def condition_standing(begins: str, failing: Iterable[Lengths],
+                       passing: Iterable[Lengths]) -> ConditionStanding:
     """What the cases of a run make of all that is told of where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
         return ConditionStanding.CONTRADICTED
     is_met = any(all(meets_condition(part, lengths) for part in parts) for lengths in passing)
-    return ConditionStanding.IS_NEEDED if parts and is_met else ConditionStanding.DECIDES
+    if parts and is_met:
+        return ConditionStanding.IS_NEEDED
+    return ConditionStanding.DECIDES
 
 
 def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
@@ -274,9 +300,12 @@ def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     """
     known = tuple(failing)
     left = [part for part in parts_of(begins)
-            if all(any(meets_condition(part, lengths) is not False for lengths in calls) for calls in known)]
+            if all(any(meets_condition(part, lengths) is not False for lengths in calls)
+                   for calls in known)]
     found = _TOLD_CONDITIONS.match(begins)
-    return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
+    if left and found:
+        return f"fails {found['only'] or ''}where {' and '.join(left)}"
+    return ""
 
 
 def weaken_boundary(begins: str) -> str:
@@ -284,4 +313,5 @@ def weaken_boundary(begins: str) -> str:
     first, semicolon, rest = begins.partition(";")
     if not first.startswith("Fails where "):
         return begins
-    return f"Fails only where {first.removeprefix('Fails where ').rstrip('.')} (not in every case){semicolon}{rest}"
+    return (f"Fails only where {first.removeprefix('Fails where ').rstrip('.')} (not in every "
+            f"case){semicolon}{rest}")

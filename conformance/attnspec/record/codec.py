@@ -40,11 +40,12 @@ NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -ma
 
 
 def encode(thing: object) -> Json:
-    """What `json.dumps(..., allow_nan=False)` takes. Raises TypeError for what no record may hold."""
+    """Makes of an object what `json.dumps(..., allow_nan=False)` takes. Raises TypeError for anything else."""
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {name: encode(getattr(thing, name)) for name, default in _fields_with_defaults(type(thing))
+        return {name: encode(getattr(thing, name))
+                for name, default in _fields_with_defaults(type(thing))
                 if not (is_brief(type(thing), name) and getattr(thing, name) == default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
@@ -70,7 +71,9 @@ def is_brief(kind: type, name: str) -> bool:
     thousands, or those that its `BRIEF` names.
     """
     brief = getattr(kind, "BRIEF", False)
-    return name in brief if isinstance(brief, frozenset) else bool(brief)
+    if isinstance(brief, frozenset):
+        return name in brief
+    return bool(brief)
 
 
 def _encode_plain(thing: object) -> Json:
@@ -98,7 +101,8 @@ def is_union(kind: object) -> bool:
 def type_hints_of(kind: type) -> Mapping[str, Any]:
     """The resolved type of every field of a dataclass."""
     found = typing.get_type_hints(kind)
-    return {each.name: found[each.name] for each in dataclasses.fields(kind)}  # class variables are none
+    # class variables are none
+    return {each.name: found[each.name] for each in dataclasses.fields(kind)}
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
@@ -122,7 +126,7 @@ def _decoder_of(kind: Hint) -> Way:
     return _decode_plain
 
 
-DEEPEST = 20
+DEEPEST_NESTING = 20
 """Levels of whatever a field may hold: precision words have three."""
 
 
@@ -130,13 +134,15 @@ def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
     level, deeper = 0, [data]
     while deeper := [part for each in deeper for part in _items_of(each)]:
         level += 1
-        if level > DEEPEST:
+        if level > DEEPEST_NESTING:
             raise RecordError(f"{path} nests too deeply for a record.")
     return data
 
 
 def _items_of(data: object) -> Iterable[object]:
-    return data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    if isinstance(data, dict):
+        return data.values()
+    return data if isinstance(data, list) else ()
 
 
 def _decode_union(kind: Hint, data: object, path: str) -> Json:
@@ -226,12 +232,12 @@ def _decode_plain(kind: type, data: object, path: str) -> Json:
     # bool is an int to Python, never to a record
     if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
         raise _misfit_error(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
-    if isinstance(data, int) and abs(data) >= LARGEST:
+    if isinstance(data, int) and abs(data) >= LARGEST_INTEGER:
         raise _misfit_error(path, "a whole number of at most 18 digits", data)
     return data
 
 
-LARGEST = 10**18
+LARGEST_INTEGER = 10**18
 """No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
 
 
@@ -250,12 +256,13 @@ EVENTS: Mapping[str, type[Event]] = {
     "kernel_ranked": KernelRanked,
     "run_finished": RunFinished,
 }
-NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
+EVENT_NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 
 
 def to_line(event: Event) -> str:
-    """One line, without the line feed. Hidden characters are written as JSON escapes them."""
-    line = json.dumps({"event": NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+    """Writes an event as one line, without the line feed. Hidden characters are written as JSON escapes them."""
+    line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False,
+                      allow_nan=False)
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
@@ -304,7 +311,8 @@ def record_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an attnspec record",
-        "description": "A record is a file of JSON Lines: run_started first, run_finished last; without it the run was "
+        "description": "A record is a file of JSON Lines: run_started first, run_finished last; "
+                       "without it the run was "
                        "interrupted. Numbers that JSON cannot write are the strings nan, inf and -inf.",
         "oneOf": lines,
         "$defs": definitions,
@@ -327,7 +335,8 @@ def _schema_fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": " ".join(docstring(kind).split()),
-        "properties": {name: _schema(hint, definitions) for name, hint in type_hints_of(kind).items()},
+        "properties": {name: _schema(hint, definitions)
+                       for name, hint in type_hints_of(kind).items()},
         # defaults are written, too, but for brief fields: whoever reads a record need not know ours
         "required": [each.name for each in dataclasses.fields(kind)
                      if not is_brief(kind, each.name) or is_required(each)],

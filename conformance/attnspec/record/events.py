@@ -120,7 +120,7 @@ def part_of_seed(seed: int) -> str:
     return f"seed {seed}"
 
 
-BINS = 44
+HISTOGRAM_BINS = 44
 """Margins are counted in so many bins of half an octave: up to 2^-20, then up to 2^1 and beyond."""
 
 
@@ -154,8 +154,9 @@ class BlockJudged:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a histogram that no cases make."""
-        if len(self.histogram) not in (0, BINS) or any(count < 0 for count in self.histogram):
-            raise ValueError(f"a histogram has {BINS} counts of cases, none below zero.")
+        if len(self.histogram) not in (0, HISTOGRAM_BINS) or any(count < 0
+                                                                 for count in self.histogram):
+            raise ValueError(f"a histogram has {HISTOGRAM_BINS} counts of cases, none below zero.")
 
     @property
     def part(self) -> str:
@@ -168,7 +169,7 @@ def part_of_block(block: int) -> str:
     return f"block {block}"
 
 
-RANK = "rank"
+RANK_PART = "rank"
 """The part of a kernel that is on trial: all of it."""
 
 
@@ -232,10 +233,10 @@ class KernelRanked:
     @property
     def part(self) -> str:
         """What of the subject this is."""
-        return RANK
+        return RANK_PART
 
 
-OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+SUBJECT_LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 """The packages whose versions a header tells of the environment in which subjects live."""
 
 OWN_DEVICE = "the framework's own"
@@ -288,7 +289,8 @@ class RunStarted:
         """What subjects live in, where that is not the judge's own environment: `CPython 3.8.18 with numpy 1.20.3`."""
         if "judge" not in self.environment:
             return ""
-        packages = [f"{name} {self.environment[name]}" for name in OF_SUBJECTS if name in self.environment]
+        packages = [f"{name} {self.environment[name]}"
+                    for name in SUBJECT_LIBRARIES if name in self.environment]
         return f"{self.environment.get('python', 'Python')} with {', '.join(packages)}"
 
 

@@ -156,7 +156,7 @@ class Likeness:
 A_CHOICE = " (a choice, no bug)"
 """How the cause of an explanation ends that is nothing to mend: half of the field does so."""
 
-MAGNITUDE = "the answer is wrong where the largest "
+MAGNITUDE_CAUSE = "the answer is wrong where the largest "
 """How a read-out begins that finds the magnitude from which on an answer is wrong."""
 
 
@@ -286,7 +286,9 @@ class Outcome:
         if self.evidence and self.evidence.measured:
             return self.evidence.measured.relation
         is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
-        return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
+        if is_told:
+            return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason)
+        return ""
 
 
 def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
@@ -363,14 +365,15 @@ class SubjectCard:
         return f"{self.library or self.distribution} {self.version}".strip()
 
 
-VALUES = ("nan", "infinity", "zero", "number")
+VALUE_KINDS = ("nan", "infinity", "zero", "number")
 SIZES = ("B", "H", "Hkv", "T", "S", "D", "Dv", "scale")
 COMPARISON = re.compile(rf"({'|'.join(SIZES)}) (<=|>=|!=|<|>|=) ({'|'.join(SIZES)}|-?\d+(?:\.\d+)?)")
-RECOMMENDS = "convention_is"
+RECOMMENDING_RELATION = "convention_is"
 """The relation of clauses that recommend the answer of a convention. Nothing is measured there."""
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq,
+    "!=": operator.ne}
 
 
 def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
@@ -380,7 +383,7 @@ def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
     if outcome.dtype.value not in (finding.dtypes or (outcome.dtype.value,)):
         return False
     # no pattern speaks of recommendations: what is seen there is the convention, and no number
-    if outcome.failure_kind == RECOMMENDS:
+    if outcome.failure_kind == RECOMMENDING_RELATION:
         return outcome.clause in finding.clauses
     return (is_named(finding.clauses, outcome.clause)
             and (not finding.seen or any(_shows_symptom(each, outcome) for each in finding.seen)))
@@ -402,14 +405,16 @@ def _shows_symptom(seen: Seen, outcome: Outcome) -> bool:
         return False
     if bool(seen.exception) != (evidence.measured is None):
         return False
-    told = re.search(seen.exception, evidence.sentence) if seen.exception else _is_measured_so(seen, evidence.measured)
+    told = (re.search(seen.exception, evidence.sentence) if seen.exception
+            else _is_measured_so(seen, evidence.measured))
     return bool(told) and _is_such(seen, _read_case(evidence.recipe))
 
 
 def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
     return measured is not None and (
-        _kind_of_value(measured.seen) in (seen.values or VALUES)
-        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin, seen.margin)
+        _kind_of_value(measured.seen) in (seen.values or VALUE_KINDS)
+        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin,
+                                                                           seen.margin)
         and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
 
 
@@ -420,7 +425,9 @@ def _is_at_most(error: float, most: float, unit: float = 1.0) -> bool:
 def _kind_of_value(seen: float) -> str:
     if math.isnan(seen):
         return "nan"
-    return "infinity" if math.isinf(seen) else "number" if seen else "zero"
+    if math.isinf(seen):
+        return "infinity"
+    return "number" if seen else "zero"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,10 +41,11 @@ from attnspec.record.events import (
 from attnspec.record.outcome import Outcome
 
 _PACKINGS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress), ".xz": (lzma.compress, lzma.decompress)}
+    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress),
+    ".xz": (lzma.compress, lzma.decompress)}
 """By the end of a record's name, how it is packed and unpacked; the same text gives the same bytes."""
 
-PACKED = tuple(_PACKINGS)
+PACKED_SUFFIXES = tuple(_PACKINGS)
 """Names of packed records end so."""
 
 
@@ -52,10 +53,12 @@ def read_text(path: Path) -> str:
     """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
     try:
         written = path.read_bytes()
-        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED else written
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
+        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED_SUFFIXES else written
+    # a packed file that was cut off ends too early
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
-        raise RecordError(f"the record cannot be read: {why}.", where=FileLocation(str(path))) from None
+        raise RecordError(f"the record cannot be read: {why}.",
+                          where=FileLocation(str(path))) from None
     whole = whole[:whole.rfind(b"\n") + 1]
     try:
         return whole.decode("utf-8")
@@ -68,15 +71,17 @@ def read_text(path: Path) -> str:
 def pack_text(path: Path, text: str) -> bytes:
     """Packs a text as the name of its file says; the same text gives the same bytes."""
     written = text.encode("utf-8")
-    return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written
+    if path.suffix in PACKED_SUFFIXES:
+        return _PACKINGS[path.suffix][0](written)
+    return written
 
 
 def unpacked_name(path: Path) -> Path:
     """The name of a record without the ending of a packed one."""
-    return path.with_suffix("") if path.suffix in PACKED else path
+    return path.with_suffix("") if path.suffix in PACKED_SUFFIXES else path
 
 
-FORMAT = 1
+RECORD_FORMAT = 1
 Located = tuple[FileLocation, Event]
 T = TypeVar("T")
 
@@ -205,14 +210,16 @@ class _RunSoFar:
         return tuple(event.outcome for event in self.of_kind(ItemFinished))
 
     def of_kind(self, kind: type[T]) -> tuple[T, ...]:
-        """What ended in an event of this kind."""
+        """Lists what ended in an event of this kind."""
         return tuple(event for event in self.done.values() if isinstance(event, kind))
 
     def record(self, header: RunStarted) -> RunRecord:
         """The record, with the items on trial that have no outcome yet."""
         unfinished = tuple(event for key, event in self.started.items() if key not in self.done)
-        return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer, unfinished,
-                         self.of_kind(SubjectPut), self.of_kind(BlockJudged), self.of_kind(SubjectProbed),
+        return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer,
+                         unfinished,
+                         self.of_kind(SubjectPut), self.of_kind(BlockJudged),
+                         self.of_kind(SubjectProbed),
                          self.of_kind(KernelRanked))
 
     def take(self, event: Event, where: FileLocation) -> None:
@@ -226,7 +233,8 @@ class _RunSoFar:
             case RunFinished():
                 self.footer = event
             case RunStarted():
-                raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
+                raise DuplicateItemError("a second run starts here: one file holds one run.",
+                                         where=where)
             case SubjectCompiles():
                 pass  # it is for whoever waits
             case _:
@@ -248,11 +256,13 @@ def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
     if not counted or any(map(found.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
         return
     held = Counter(each.verdict.value for each in found.outcomes)
-    words = [word for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
+    words = [word
+             for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
     if words and (found.outcomes or not found.done):
         told = ", ".join(f"{counted.get(word, 0)} {word}, where the lines before it have {held[word]}"
                          for word in words)
-        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. Lines were lost or changed "
+        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. "
+                                 "Lines were lost or changed "
                                  "after the run; judge again, or take the file from where it was written.",
                                  where=where)
 
@@ -262,7 +272,8 @@ def _check_pairs(written: str, where: FileLocation) -> None:
     try:
         read_pairs(written)
     except ValueError:
-        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: it is not base85 text.",
+        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: "
+                              "it is not base85 text.",
                               where=where) from None
 
 
@@ -274,9 +285,10 @@ def _read_header(stream: Iterator[Located], file: str) -> RunStarted:
     where, event = first
     if not isinstance(event, RunStarted):
         raise MissingHeaderError("a record starts with an event 'run_started'.", where=where)
-    if event.format != FORMAT:
+    if event.format != RECORD_FORMAT:
         raise UnknownFormatError(
-            f"the record has format {event.format}, and this version of attnspec reads format {FORMAT}.", where=where)
+            f"the record has format {event.format}, and this version of attnspec reads format {RECORD_FORMAT}.",
+            where=where)
     return event
 
 
@@ -297,22 +309,27 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
         return thing
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
-        return type(thing)(parts) if _differ(parts, thing) else thing
+        return thing if _are_same(parts, thing) else type(thing)(parts)
     if isinstance(thing, Mapping):
-        parts = [part for pair in thing.items() for part in map(_with_visible_text, pair)]
-        is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
-        return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
+        shown = {_with_visible_text(key): _with_visible_text(value)
+                 for key, value in thing.items()}
+        is_same = (_are_same(shown.keys(), thing.keys()) and _are_same(shown.values(),
+                                                                       thing.values()))
+        return thing if is_same else shown
     kind: type = type(thing)
-    names = _field_names(kind)
-    changed = {name: new for name in names if (new := _with_visible_text(old := getattr(thing, name))) is not old}
+    shown = {name: _with_visible_text(getattr(thing, name)) for name in _field_names(kind)}
+    changed = {name: new for name, new in shown.items() if new is not getattr(thing, name)}
     return dataclasses.replace(thing, **changed) if changed else thing
 
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass; none of anything else."""
-    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    if dataclasses.is_dataclass(kind):
+        return tuple(each.name for each in dataclasses.fields(kind))
+    return ()
 
 
-def _differ(new: list[Any], old: Any) -> bool:  # noqa: ANN401  (whatever a record holds)
-    return any(one is not other for one, other in zip(new, old, strict=True))
+def _are_same(new: Iterable[object], old: Iterable[object]) -> bool:
+    """Whether each is the very same object as the one in its place."""
+    return all(one is other for one, other in zip(new, old, strict=True))

@@ -41,11 +41,12 @@ from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_
 Group = tuple[str, str]
 """A subject and a dtype: what stays together, since its clauses share a process and remembered answers."""
 
-_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (), "baseline": "", "python": "",
+_PLAN_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (),
+                                   "baseline": "", "python": "",
                                       "host": ""}
 """What of a plan are places, which differ between machines; the digest of the spec covers the clauses."""
 
-DIGITS = 16
+DIGEST_DIGITS = 16
 """Of the digest of a plan."""
 
 Part = tuple[Path, Shard]
@@ -56,10 +57,11 @@ class ShardsError(RecordError):
 
 
 def plan_digest(plan: Plan, spec_digest: str, shares: Sequence[Sequence[Group]]) -> str:
-    """What two shards of one run have in common, on whatever machine: the plan, the spec, and who does what."""
-    said = encode(replace(plan, **_PLACES))
-    text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    """Digests what the shards of one run have in common on any machine: plan, spec, and who does what."""
+    said = encode(replace(plan, **_PLAN_PLACES))
+    text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]],
+                      sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
@@ -81,7 +83,8 @@ def _check_once(parts: Sequence[Part]) -> None:
     places: dict[Shard, Path] = {}
     for path, shard in parts:
         if shard in places:
-            raise ShardsError(f"this is shard {shard} of a run, and so is {places[shard]}. Leave one of them out.",
+            raise ShardsError(f"this is shard {shard} of a run, and so is {places[shard]}. "
+                              "Leave one of them out.",
                               where=FileLocation(str(path)))
         places[shard] = path
 
@@ -92,7 +95,8 @@ def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
     there = {shard.index for _, shard in parts}
     left = [f"{index}/{first.count}" for index in range(1, first.count + 1) if index not in there]
     are = "is" if len(left) == 1 else "are"
-    return ShardsError(f"this is shard {first} of a run, of which {_join_names(left)} {are} missing. Join the records "
+    return ShardsError(f"this is shard {first} of a run, of which {_join_names(left)} {are} "
+                       "missing. Join the records "
                        "of all shards.", where=FileLocation(str(path)))
 
 
@@ -101,8 +105,10 @@ def _foreign_part_error(runs: Mapping[str, Sequence[Part]], broken: Sequence[str
     stray = min(broken, key=lambda digest: len(runs[digest]))
     other = next(digest for digest in runs if digest != stray)
     [(path, shard), *_], [(beside, fellow), *_] = runs[stray], runs[other]
-    return ShardsError(f"this is shard {shard} of the run {stray}, but {beside} is shard {fellow} of the run {other}: "
-                       "their options, timings, subjects or clauses differ. Judge all shards by one command.",
+    return ShardsError(f"this is shard {shard} of the run {stray}, but {beside} is shard {fellow} "
+                       f"of the run {other}: "
+                       "their options, timings, subjects or clauses differ. "
+                       "Judge all shards by one command.",
                        where=FileLocation(str(path)))
 
 
@@ -124,7 +130,8 @@ class WriteMode(enum.Enum):
     GO_ON = "go on"
 
 
-_FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT, WriteMode.NEW: os.O_CREAT | os.O_EXCL,
+_FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT,
+                                   WriteMode.NEW: os.O_CREAT | os.O_EXCL,
                                    WriteMode.GO_ON: os.O_CREAT}
 
 
@@ -146,7 +153,8 @@ class RecordWriter:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._is_made_here = not self._path.exists()
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | _FLAGS[self._mode], 0o666)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | _FLAGS[self._mode],
+                                       0o666)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 self._claim_file(self._descriptor)
         except OSError as problem:
@@ -165,7 +173,8 @@ class RecordWriter:
         """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
         if isinstance(event, SubjectCompiles):
             return
-        if self._problem is None and not (self._mode is WriteMode.GO_ON and isinstance(event, RunStarted)):
+        if self._problem is None and not (self._mode is WriteMode.GO_ON
+                                          and isinstance(event, RunStarted)):
             self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
@@ -241,7 +250,7 @@ def _kept_events(record: RunRecord, without: Collection[str]) -> Iterator[Event]
     yield from (rank for rank in record.ranks if not rank.lost and rank.subject not in without)
 
 
-_OF_THE_MACHINE = frozenset({"workers", "cpus", "threads"})
+_MACHINE_FACTS = frozenset({"workers", "cpus", "threads"})
 """What of an environment no verdict depends on."""
 
 
@@ -249,7 +258,8 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
+def combine_records(paths: Sequence[Path], out: Path, *,
+                    retold: Callable[[Event], Event] | None = None,
                     ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
     """Write the records into one file, which `read_records` reads.
 
@@ -258,11 +268,13 @@ def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event
     Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
-    lines = [to_line(retold(event) if retold else event) for event in _events_of_files(paths, ended)]
+    lines = [to_line(retold(event) if retold else event)
+             for event in _events_of_files(paths, ended)]
     write_whole(out, pack_text(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
-def _events_of_files(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
+def _events_of_files(paths: Sequence[Path],
+                     ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
     joint, read = _JointRecord(), [(path, read_records(path)) for path in paths]
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
@@ -272,15 +284,19 @@ def _events_of_files(paths: Sequence[Path], ended: Callable[[RunRecord], RunFini
         unfinished = {event for record in records for event in record.unfinished}
         for where, event in read_events(path):
             joint.take(event, where)
-            if not isinstance(event, ItemStarted) or event in unfinished:  # that an item began, its end says
+            # that an item began, its end says
+            if not isinstance(event, ItemStarted) or event in unfinished:
                 yield event
 
 
-def _finished_part(path: Path, record: RunRecord, joint: _JointRecord, ended: Callable[[RunRecord], RunFinished]
+def _finished_part(path: Path, record: RunRecord, joint: _JointRecord,
+                   ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
     """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
-    done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
-    whole = {subject: planned for subject, planned in record.header.planned.items() if done[subject] == planned}
+    done = Counter([*(each.subject for each in record.outcomes),
+                    *(each.subject for each in record.probes)])
+    whole = {subject: planned
+             for subject, planned in record.header.planned.items() if done[subject] == planned}
     for where, event in read_events(path):
         if isinstance(event, RunStarted):
             joint.take(event, where)
@@ -289,7 +305,8 @@ def _finished_part(path: Path, record: RunRecord, joint: _JointRecord, ended: Ca
                 event.card.id if isinstance(event, SubjectKnown) else key_of(event)[0]) in whole:
             joint.take(event, where)
             yield event
-    yield ended(replace(record, outcomes=tuple(each for each in record.outcomes if each.subject in whole)))
+    yield ended(replace(record,
+                        outcomes=tuple(each for each in record.outcomes if each.subject in whole)))
 
 
 @dataclass(slots=True)
@@ -304,21 +321,24 @@ class _JointRecord:
         """Take one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
         if isinstance(event, RunStarted):
             self._hold_to(event.spec_digest, where)
-            self.environment = frozenset(pair for pair in event.environment.items() if pair[0] not in _OF_THE_MACHINE)
+            self.environment = frozenset(pair for pair in event.environment.items() if pair[0] not in _MACHINE_FACTS)
         elif isinstance(event, Done):
             self._enter(event, where)
 
     def _hold_to(self, digest: str, where: FileLocation) -> None:
         known, place = self.law = self.law or (digest, where)
         if digest != known:
-            raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, and {place.file} by {known[:12]}. "
-                                      "Judge both by the same spec.", where=FileLocation(where.file))
+            raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, "
+                                      f"and {place.file} by {known[:12]}. "
+                                      "Judge both by the same spec.",
+                                      where=FileLocation(where.file))
 
     def _enter(self, event: Done, where: FileLocation) -> None:
         key = (*key_of(event), self.environment)
         if key in self.judged:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "
-                                     f"{self.judged[key]} already. Leave one of the records out.", where=where)
+                                     f"{self.judged[key]} already. Leave one of the records out.",
+                                     where=where)
         self.judged[key] = where
 
 

@@ -16,9 +16,9 @@ from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT, count_noun
+from attnspec.report.figures import LEVEL_WEIGHTS, count_noun
 from attnspec.report.likely_cause import (
-    CONSEQUENCES,
+    CONSEQUENT_THEMES,
     ExplainedFailures,
     LikelyCause,
     begins_at,
@@ -31,29 +31,34 @@ from attnspec.report.likely_cause import (
     without_contradicted,
 )
 
-UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
+UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken",
+             "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
-_ONLY = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
+_ONLY_WRONG = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
-_LONGEST = 80  # characters of a fault's story, and of an exception
+_STORY_WIDTH = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
-_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the key that the words stand behind
-ENDED = FAILURES - {Verdict.VIOLATED}
+# in a manifest the dtype is the key that the words stand behind
+_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")
+CALL_FAILURES = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
-_NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
+# a sentence that ends with the fault it is about
+_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")
 _DEFINITION = "definition"
-OF_LAYOUT: Mapping[str, LikelyCause] = dict.fromkeys(
-    ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs", "gradients.layout"),
+LAYOUT_CAUSES: Mapping[str, LikelyCause] = dict.fromkeys(
+    ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs",
+     "gradients.layout"),
     LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
                 advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
 """By clause on how inputs lie in memory, what its failure says by itself, if nothing says more."""
 _THEMES: Mapping[str, str] = {
-    "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
+    "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers",
+    "split": "layers",
     "merge": "layers", "gqa": "grouped"}
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
@@ -66,12 +71,14 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
     explains joins the first if its case lies where that is seen to fail.
     """
-    found, left = [], [(failure, _possible_causes(failure)) for failure in without_contradicted(failures)]
+    found, left = [], [(failure, _possible_causes(failure))
+                       for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(ExplainedFailures(_merge_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claim_unexplained(_sort_bugs_first(join_groups(found)), [failure for failure, _ in left])
+    whole = claim_unexplained(_sort_bugs_first(join_groups(found)),
+                              [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_join_exceptions(group)))))
                for group in whole)
     return tuple(map(_put_clearest_first, dressed))
@@ -82,9 +89,11 @@ def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedF
     that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
     precision alone, may be rounding, too.
     """
-    rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
+    rounding = {failure.dtype for group in groups if _is_arithmetic(group)
+                for failure in group.failures}
     return sorted(groups, key=lambda group: (
-        _is_arithmetic(group), group.cause is not None and is_place(group.cause) and all(map(_is_half, group.failures)),
+        _is_arithmetic(group),
+        group.cause is not None and is_place(group.cause) and all(map(_is_half, group.failures)),
         not rounding or {each.dtype for each in group.failures} <= rounding))
 
 
@@ -95,7 +104,9 @@ def is_place(cause: LikelyCause) -> bool:
 
 def _seen_place(cause: LikelyCause, *, is_sought: bool) -> str:
     """`It fails at S = 5`, where nobody looked for more than that; else empty."""
-    return f"It {cause.says}" if not is_sought and is_place(cause) else ""
+    if not is_sought and is_place(cause):
+        return f"It {cause.says}"
+    return ""
 
 
 def _is_half(failure: Outcome) -> bool:
@@ -103,22 +114,27 @@ def _is_half(failure: Outcome) -> bool:
 
 
 def _is_arithmetic(group: ExplainedFailures) -> bool:
-    return any(each.evidence and each.evidence.explained and each.evidence.explained.words for each in group.failures)
+    return any(each.evidence and each.evidence.explained and each.evidence.explained.words
+               for each in group.failures)
 
 
 def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
-    """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
+    """Adds the keywords without which the answers are right to the sizes at which they are wrong."""
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
-    needed = {tuple(needed_keywords(each)) for each in located if each and not each.startswith(UNLOCATED)}
+    needed = {tuple(needed_keywords(each))
+              for each in located if each and not each.startswith(UNLOCATED)}
     if len(needed) != 1 or () in needed:
         return group
     names = needed.pop()
-    given = [keywords_in(each.evidence.recipe) for each in group.failures if each.evidence and each.evidence.recipe]
-    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):  # it fails without one of them, too
+    given = [keywords_in(each.evidence.recipe)
+             for each in group.failures if each.evidence and each.evidence.recipe]
+    # it fails without one of them, too
+    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with "
+                                                          f"{' and '.join(names)}"))
 
 
 def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
@@ -135,7 +151,7 @@ def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
 
 
 def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
-    """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
+    """Adds to a fault the sizes at which it is seen, where most failures agree and no case contradicts them."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
     located = sum(bool(begins_at(each)) for each in group.failures)
@@ -144,19 +160,21 @@ def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
 
 
 def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
-    """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
+    """Adds `only the log-sum-exp`, where all failures say so and no fault says it already."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
-    found = [_ONLY.search(each.evidence.wrong) for each in group.failures if each.evidence]
+    found = [_ONLY_WRONG.search(each.evidence.wrong) for each in group.failures if each.evidence]
     named = {each["what"] if each else "" for each in found}
     if len(named) != 1 or "" in named:
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
+    return replace(group,
+                   cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
 
 
 def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
-    """The exception behind the sizes, where all failures raise the same one."""
-    raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
+    """Adds the exception to the sizes, where all failures raise the same one."""
+    raised = {each.evidence.sentence.partition(":")[0] if each.evidence
+              and each.verdict is Verdict.ERRORED else ""
               for each in group.failures}
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
         return group
@@ -216,32 +234,42 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _likely_sentence(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _likely_sentence(found: ExplainedFailures, cause: LikelyCause,
+                     groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
-    return f"{_conclusion_opening(found, cause, groups)}: {_plain_cause(cause, groups, cause.sentence)}"
+    return (f"{_conclusion_opening(found, cause, groups)}: "
+            f"{_plain_cause(cause, groups, cause.sentence)}")
 
 
-def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause,
+                        groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
     return f"{_certainty_words(found)}{_format_number_of_bugs(groups, cause.noun)}"
 
 
 def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
-    """What a cause says, without that it is a choice where the words before it say so."""
-    return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
+    """Leaves out that a cause is a choice, where the words before it say so."""
+    if cause.is_choice and len(groups) == 1:
+        return words.removesuffix(A_CHOICE)
+    return words
 
 
 def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
     first = next(iter(groups), None)
-    return first if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)) else None
+    if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)):
+        return first
+    return None
 
 
 def _certainty_words(found: ExplainedFailures) -> str:
     """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
     fault = found.cause.fault if found.cause else ""
-    told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
+    told = [each for failure in found.failures if failure.evidence
+            for each in failure.evidence.like
             if each.fault == fault]
-    return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
+    if told and not any(each.agreed == each.tried for each in told):
+        return "Looks like"
+    return "Likely"
 
 
 def _failures_without_cause(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
@@ -252,7 +280,9 @@ def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> st
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
     if _failures_without_cause(groups):
         return ""
-    return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
+    if len(groups) == 1:
+        return f" one {noun}"
+    return f" {len(groups)} bugs, the first"
 
 
 def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
@@ -263,7 +293,7 @@ def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """
     words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
     return ExplainedFailures(group.cause, tuple(sorted(group.failures, key=lambda each: (
-        WEIGHT[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
+        LEVEL_WEIGHTS[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
 def _is_like(failure: Outcome, fault: str) -> bool:
@@ -271,7 +301,7 @@ def _is_like(failure: Outcome, fault: str) -> bool:
 
 
 def _theme_text(cause: LikelyCause) -> str:
-    """All that may name the theme of a cause."""
+    """Joins all words that may name the theme of a cause."""
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
@@ -281,8 +311,9 @@ def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return (WEIGHT[failure.level], _is_half(failure), is_endless(failure), is_of_another, name != _DEFINITION,
-            theme in CONSEQUENCES)
+    return (LEVEL_WEIGHTS[failure.level], _is_half(failure), is_endless(failure), is_of_another,
+            name != _DEFINITION,
+            theme in CONSEQUENT_THEMES)
 
 
 def is_endless(failure: Outcome) -> bool:
@@ -331,10 +362,14 @@ _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
 
 
 def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
-    """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
+    """Lists what may be behind one failure, the likeliest first. What was not put to the subject has its
+    reason.
+    """
     if failure.evidence:
         return tuple(_evident_cause(failure, failure.evidence))
-    return (LikelyCause(failure.reason.rstrip(".")),) if failure.reason else ()
+    if failure.reason:
+        return (LikelyCause(failure.reason.rstrip(".")),)
+    return ()
 
 
 def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
@@ -342,15 +377,16 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
         yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))),
                       advice=explained.advice)
     elif evidence.like:
-        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
+        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage)
+                    for each in evidence.like)
     elif begin := begins_at(failure):
         yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
         yield from _features_of_read_out(evidence.located)
-    elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
-        yield OF_LAYOUT[failure.clause]
-    elif failure.verdict in ENDED:
+    elif failure.verdict is Verdict.VIOLATED and failure.clause in LAYOUT_CAUSES:
+        yield LAYOUT_CAUSES[failure.clause]
+    elif failure.verdict in CALL_FAILURES:
         is_error = failure.verdict is Verdict.ERRORED
         yield LikelyCause(_generalise_exception(failure, evidence.sentence) if is_error
                           else evidence.sentence.rstrip("."))
@@ -358,13 +394,14 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
 
 def _parse_named_fault(sentence: str) -> LikelyCause:
     """A sentence, and the fault that it ends with."""
-    found = _NAMED.search(sentence)
-    return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
+    found = _NAMED_FAULT.search(sentence)
+    return LikelyCause(_NAMED_FAULT.sub("", sentence), found["fault"] if found else "")
 
 
 def _features_of_read_out(located: str) -> Iterator[LikelyCause]:
     """Each keyword that may be left out: other failures may need one of them alone."""
-    yield from (LikelyCause(f"the answer is right once {name} is left out") for name in needed_keywords(located))
+    yield from (LikelyCause(f"the answer is right once {name} is left out")
+                for name in needed_keywords(located))
 
 
 def _speak_of_dtype(failure: Outcome, says: str) -> str:
@@ -373,17 +410,21 @@ def _speak_of_dtype(failure: Outcome, says: str) -> str:
 
 
 def _generalise_exception(failure: Outcome, sentence: str) -> str:
-    """What an exception has in common with the same one about other shapes, at another dtype."""
+    """Leaves numbers and dtype out of an exception, so that it is the same at other shapes and dtypes."""
     first = _NUMBER.sub("…", _speak_of_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
-    return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
+    return f"it raises {textwrap.shorten(first, _STORY_WIDTH, placeholder=' …')}"
 
 
 def shorten_story(like: Likeness) -> str:
     """The story of a fault as one short clause: `each query sees one later key`."""
     story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
     code, colon, rest = story.partition(": ")
-    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:  # "`>` for `>=`: each query sees …"
+    # a story such as `>` for `>=` in code, then what it does: the latter is what a reader wants
+    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:
         story = rest
     first, _, _ = story.partition(" ")
-    is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
-    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _LONGEST, placeholder=" …")
+    # True
+    is_word = (first == "A"
+               or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first)))
+    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _STORY_WIDTH,
+                            placeholder=" …")

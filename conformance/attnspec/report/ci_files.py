@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.core.paths import write_whole
-from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.events import SUBJECT_LIBRARIES
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
@@ -27,12 +27,15 @@ from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause
 from attnspec.report.summary import summarise_runs
 
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
-_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-_FAILURE, _ERROR, _SKIPPED = _COUNTS.values()
-_ELEMENTS: Mapping[Verdict, str] = {
-    Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE, Verdict.ERRORED: _ERROR, Verdict.CRASHED: _ERROR,
-    Verdict.TIMED_OUT: _ERROR, Verdict.NOT_RUN: _ERROR, Verdict.EXPECTED: _SKIPPED, Verdict.NO_CLAIM: _SKIPPED,
+# what XML 1.0 cannot hold
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_JUNIT_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+_FAILURE, _ERROR, _SKIPPED = _JUNIT_COUNTS.values()
+_JUNIT_ELEMENTS: Mapping[Verdict, str] = {
+    Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE, Verdict.ERRORED: _ERROR,
+    Verdict.CRASHED: _ERROR,
+    Verdict.TIMED_OUT: _ERROR, Verdict.NOT_RUN: _ERROR, Verdict.EXPECTED: _SKIPPED,
+    Verdict.NO_CLAIM: _SKIPPED,
     Verdict.INAPPLICABLE: _SKIPPED,
 }
 
@@ -47,23 +50,28 @@ def junit_text(records: Sequence[RunRecord]) -> str:
     joined = join_records(show_hidden(records))
     suites = [_suite_element(joined, subject) for subject in (*joined.subjects, *joined.faults)]
     suites += [_lost_run_suite(run)
-               for run in joined.runs if run.record.is_interrupted or not run.record.finished_count]
+               for run in joined.runs if run.record.is_interrupted
+               or not run.record.finished_count]
     root = ElementTree.Element("testsuites", name="attnspec")
     root.extend(suites)
     for name in ("tests", "failures", "errors", "time"):  # Jenkins' schema knows no `skipped` here
-        root.set(name, _number_without_exponent(sum(float(suite.get(name, "0")) for suite in suites)))
+        root.set(name,
+                 _number_without_exponent(sum(float(suite.get(name, "0")) for suite in suites)))
     ElementTree.indent(root, " ")
-    return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
+    return ("<?xml version='1.0' "
+            f"encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n")
 
 
 def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
-    """All that was asked of a subject, with what it is as properties."""
+    """Makes the suite of a subject: all that was asked of it, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
-    all_outcomes = [outcome for outcomes in joined.outcomes_of_subject(subject).values() for outcome in outcomes]
+    all_outcomes = [outcome for outcomes in joined.outcomes_of_subject(subject).values()
+                    for outcome in outcomes]
     lost = _group_lost_items(all_outcomes, subject.broken_reason)
-    cases = [_case_element(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
+    cases = [_case_element(outcome, says[outcome.clause], strict=strict)
+             for outcome in all_outcomes
              if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken_reason:
         lost = {subject.broken_reason: lost.get(subject.broken_reason, 0), **lost}
@@ -78,17 +86,20 @@ def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int
 
 
 def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
-    """One error for all items that one reason kept from being run."""
+    """Makes one error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
     return _lost_case_element(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
-def _properties(subject: JudgedSubject, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
+def _properties(subject: JudgedSubject, run: JoinedRun,
+                outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {**_surroundings_of_subject(run, card), "library": card.distribution, "version": card.version,
+    told = {**_surroundings_of_subject(run, card), "library": card.distribution,
+            "version": card.version,
             "held": _format_held_share(outcomes), "effort": header.effort,
-            "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
+            "seed": str(header.seed),
+            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
             "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
             "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
@@ -98,42 +109,51 @@ def _format_held_share(outcomes: Sequence[Outcome]) -> str:
     """`62 of 62 applicable`; empty if nothing applies."""
     applicable = [outcome for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE]
     held = sum(outcome.verdict is Verdict.HELD for outcome in applicable)
-    return f"{held} of {len(applicable)} applicable" if applicable else ""
+    if applicable:
+        return f"{held} of {len(applicable)} applicable"
+    return ""
 
 
 def _surroundings_of_subject(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
     """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
     environment = run.record.header.environment
-    return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
+    return (card.lives_in or {name: environment[name]
+                              for name in ("python", *SUBJECT_LIBRARIES) if name in environment})
 
 
 def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
     """A suite of one error for a run that did not get through, or that judged nothing."""
     lost = count_noun(run.missing, "item")
-    interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
+    interrupted = (f"the run was interrupted: {lost} have no verdict" if run.missing
+                   else "the run was interrupted")
     said = interrupted if run.record.is_interrupted else "nothing was executed"
-    return _count_verdicts("attnspec", run, [_lost_case_element("attnspec", f"run {run.letter}", _ERROR, said)], {})
+    return _count_verdicts("attnspec", run,
+                           [_lost_case_element("attnspec", f"run {run.letter}", _ERROR, said)], {})
 
 
 def _count_verdicts(
     name: str, run: JoinedRun, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
 ) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=_remove_control_characters(name), tests=str(len(cases)))
-    for attribute, tag in _COUNTS.items():
+    suite = ElementTree.Element("testsuite", name=_remove_control_characters(name),
+                                tests=str(len(cases)))
+    for attribute, tag in _JUNIT_COUNTS.items():
         suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
-    suite.set("time", _number_without_exponent(sum(float(case.get("time", "0")) for case in cases)))
+    suite.set("time",
+              _number_without_exponent(sum(float(case.get("time", "0")) for case in cases)))
     suite.set("timestamp", run.record.header.started[:19])  # the schema knows no time zones
     if properties:
         held = ElementTree.SubElement(suite, "properties")
         for key, value in properties.items():
-            ElementTree.SubElement(held, "property", name=key, value=_remove_control_characters(value))
+            ElementTree.SubElement(held, "property", name=key,
+                                   value=_remove_control_characters(value))
     suite.extend(cases)
     return suite
 
 
 def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
-    case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
-    if outcome.verdict in _ELEMENTS:
+    case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]",
+                       outcome.seconds)
+    if outcome.verdict in _JUNIT_ELEMENTS:
         tag, message = _ruling_element(outcome, strict=strict)
         told = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
                                       type=outcome.verdict.value)
@@ -144,7 +164,7 @@ def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.E
 
 def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
-    tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
+    tag, word = _JUNIT_ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
     evidence = outcome.evidence
     reason = outcome.reason or (evidence.sentence if evidence else "") or word
     reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
@@ -158,13 +178,15 @@ def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
 
 
 def _format_failure_lines(outcome: Outcome, says: str) -> Iterator[str]:
-    """What a reader of a CI log is told: the clause, what was seen, the case, and the command that repeats it."""
+    """Tells a reader of a CI log the clause, what was seen, the case, and the command that repeats it."""
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
-        yield from (f"{name}: {value}" for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
+        yield from (f"{name}: {value}"
+                    for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
                     if value)
-        yield from (f"{name}: {value}" for name, value in _explanation_facts(evidence.explained) if value)
+        yield from (f"{name}: {value}"
+                    for name, value in _explanation_facts(evidence.explained) if value)
         yield evidence.sentence
         yield from (f"{name}: {value}" for name, value in _evidence_facts(evidence) if value)
     if outcome.repeat:
@@ -181,8 +203,9 @@ def _explanation_facts(explained: Explanation | None) -> Iterable[tuple[str, str
 
 def _evidence_facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
     like = ", ".join(f"{likeness.fault} ({likeness.story})" for likeness in evidence.like[:1])
-    return ("case", evidence.case), ("margin", _format_margin(evidence.measured)), ("like", like), ("where",
-                                                                                                    evidence.located)
+    return ("case", evidence.case), ("margin",
+                                     _format_margin(evidence.measured)), ("like", like), ("where",
+                                                                                          evidence.located)
 
 
 def _format_margin(measured: Measured | None) -> str:
@@ -194,19 +217,22 @@ def _format_margin(measured: Measured | None) -> str:
 
 def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
     if evidence is not None and evidence.stderr:
-        ElementTree.SubElement(case, "system-err").text = _remove_control_characters(evidence.stderr)
+        ElementTree.SubElement(case,
+                               "system-err").text = _remove_control_characters(evidence.stderr)
 
 
 def _lost_case_element(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
-    ElementTree.SubElement(case, tag, message=_remove_control_characters(message), type=Verdict.NOT_RUN.value)
+    ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
+                           type=Verdict.NOT_RUN.value)
     return case
 
 
 def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
     """Readers make packages of the class name by its dots, so that subjects of one library lie together."""
     classname = _remove_control_characters(subject.replace("/", "."))
-    return ElementTree.Element("testcase", classname=classname, name=_remove_control_characters(name),
+    return ElementTree.Element("testcase", classname=classname,
+                               name=_remove_control_characters(name),
                                time=_number_without_exponent(seconds))
 
 
@@ -219,8 +245,8 @@ def _remove_control_characters(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-_ALWAYS = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
-MOST = 10
+_TOLD_NOVELTIES = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
+MOST_ANNOTATIONS = 10
 """So many annotations of a kind GitHub shows of one step, and so many causes the summary tells."""
 
 
@@ -230,11 +256,13 @@ def step_summary(records: Sequence[RunRecord]) -> str:
     return "\n".join(_summary_lines(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
-def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileLocation | None]) -> list[str]:
+def error_commands(records: Sequence[RunRecord],
+                   place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join_records(show_hidden(records))
     found = list(_causes_by_subject(joined, strict=joined.is_strict))
-    return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
+    return [_annotation(subject, cause, place_of(subject.card.id))
+            for subject, cause in found[:MOST_ANNOTATIONS]]
 
 
 def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
@@ -242,35 +270,42 @@ def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
     yield from (f"## attention: {format_prose(found.title)}", "")
     yield from (format_row(["implementation", "verdict", "clauses"]), format_row(["---"] * 3))
     for each in found.standings:
-        yield format_row([format_code(each.subject.label), escape_text(each.word), escape_text(each.sentence)])
-    yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_summary(each)))
+        yield format_row([format_code(each.subject.label), escape_text(each.word),
+                          escape_text(each.sentence)])
+    yield from (line for each in compared_runs(joined)
+                for line in ("", _format_baseline_summary(each)))
     causes = list(_causes_by_subject(joined, strict=strict))
-    for subject, cause in causes[:MOST]:
+    for subject, cause in causes[:MOST_ANNOTATIONS]:
         yield from _format_cause(subject, cause)
-    if len(causes) > MOST:
-        yield from ("", f"And {count_noun(len(causes) - MOST, 'cause')} more, in the record.")
+    if len(causes) > MOST_ANNOTATIONS:
+        yield from ("", f"And {count_noun(len(causes) - MOST_ANNOTATIONS, 'cause')} more, in the record.")
 
 
 def _format_baseline_summary(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
-    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
+    tally = ", ".join(f"{number} {word}"
+                      for word, number in run.tally.items() if number or word in _TOLD_NOVELTIES)
     name, listed = format_code(Path(run.baseline).name), count_noun(run.items, "known failure")
     return f"Held against {name}: {listed} as listed, {tally}."
 
 
-def _causes_by_subject(joined: JoinedRecords, *, strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
+def _causes_by_subject(joined: JoinedRecords, *,
+                       strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
     """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
     list of known failures says, though it is no failure: together where the same is said of it.
     """
     for subject in (*joined.subjects, *joined.faults):
-        gating = [outcome for outcomes in joined.outcomes_of_subject(subject).values() for outcome in outcomes
+        gating = [outcome for outcomes in joined.outcomes_of_subject(subject).values()
+                  for outcome in outcomes
                   if outcome.does_gate(strict=strict)]
         for each in explain_bugs([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
                 yield subject, each
             else:
-                yield from ((subject, ExplainedFailures(None, (failure,))) for failure in each.failures)
-        for says, gone in groupby(sorted(filter(is_gone, gating), key=_format_outcome), key=_format_outcome):
+                yield from ((subject, ExplainedFailures(None, (failure,)))
+                            for failure in each.failures)
+        for says, gone in groupby(sorted(filter(is_gone, gating), key=_format_outcome),
+                                  key=_format_outcome):
             yield subject, ExplainedFailures(LikelyCause(says), tuple(gone))
 
 
@@ -288,7 +323,8 @@ def _format_cause(subject: JudgedSubject, cause: ExplainedFailures) -> Iterator[
         yield from ("", f"Repeat it: {format_code(first.repeat)}")
 
 
-def _annotation(subject: JudgedSubject, cause: ExplainedFailures, place: FileLocation | None) -> str:
+def _annotation(subject: JudgedSubject, cause: ExplainedFailures,
+                place: FileLocation | None) -> str:
     """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
     where = {"file": place.file, "line": str(place.line)} if place else {}
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
@@ -301,7 +337,9 @@ def _annotation(subject: JudgedSubject, cause: ExplainedFailures, place: FileLoc
 def _headline(cause: ExplainedFailures) -> str:
     """`each query sees one later key (`causal_off_by_one`)`; of what nothing explains its clause and verdict."""
     first = cause.failures[0]
-    return str(cause.cause) if cause.cause else f"{first.clause} is {SIGNS[first.verdict].word}"
+    if cause.cause:
+        return str(cause.cause)
+    return f"{first.clause} is {SIGNS[first.verdict].word}"
 
 
 def _format_clauses(cause: ExplainedFailures) -> str:
@@ -312,14 +350,16 @@ def _format_clauses(cause: ExplainedFailures) -> str:
 
 
 def _format_seen(outcome: Outcome) -> str:
-    return outcome.evidence.sentence if outcome.evidence else outcome.reason
+    if outcome.evidence:
+        return outcome.evidence.sentence
+    return outcome.reason
 
 
 def _escape_data(text: str) -> str:
-    """As a workflow command takes a message."""
+    """Writes a message as a workflow command takes it."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    """As a workflow command takes a property."""
+    """Writes a property as a workflow command takes it."""
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

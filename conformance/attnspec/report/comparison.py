@@ -20,7 +20,7 @@ from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (
     DECIDED,
-    SHORT,
+    SHORT_NAMES,
     SIGNS,
     Sign,
     count_noun,
@@ -94,7 +94,8 @@ class BaselineComparison:
 
 def is_gone(outcome: Outcome) -> bool:
     """Whether an entry is no failure: a known one that is none any more, or a convention that has changed."""
-    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
+    return (outcome.change is not None
+            and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES))
 
 
 def describe_exceptions(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
@@ -103,11 +104,14 @@ def describe_exceptions(outcomes: Iterable[Outcome], choices: Sequence[str] = ()
     """
     told = tuple(outcomes)
     known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in told)
-    novelties = Counter(each.change.novelty for each in told if each.change and not each.change.convention)
+    novelties = Counter(each.change.novelty
+                        for each in told if each.change and not each.change.convention)
     unknowable = sum(novelties[each] for each in EXCUSED)
     exceptions = [count_noun(known, "known failure")] if known else []
-    exceptions += [f"{count_noun(unknowable, 'failure')} that the list could not know"] if unknowable else []
-    exceptions += [f"{count_noun(len(choices), 'documented choice')} ({', '.join(choices)})"] if choices else []
+    exceptions += ([f"{count_noun(unknowable, 'failure')} that the list could not know"]
+                   if unknowable else [])
+    exceptions += ([f"{count_noun(len(choices), 'documented choice')} ({', '.join(choices)})"]
+                   if choices else [])
     exceptions_told = f", but for {' and '.join(exceptions)}" if exceptions else ""
     return f"{exceptions_told}{_good_news(novelties[Novelty.MENDED], known)}"
 
@@ -116,7 +120,8 @@ def _good_news(mended: int, known: int) -> str:
     """`; all 3 listed failures are mended: renew the list (--update-baseline)`; empty if nothing is mended."""
     if not mended:
         return ""
-    which = count_noun(mended, "listed failure") if known or mended == 1 else f"all {mended} listed failures"
+    which = (count_noun(mended, "listed failure") if known or mended == 1
+             else f"all {mended} listed failures")
     which = f"the only {which.removeprefix('1 ')}" if mended == 1 and not known else which
     return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
 
@@ -124,10 +129,12 @@ def _good_news(mended: int, known: int) -> str:
 def compared_runs(joined: JoinedRecords) -> tuple[BaselineComparison, ...]:
     """The runs that were held against a baseline."""
     clauses = {clause.id: clause for clause in joined.clauses}
-    return tuple(_compare_with_baseline(run, clauses) for run in joined.runs if run.record.header.baseline)
+    return tuple(_compare_with_baseline(run, clauses)
+                 for run in joined.runs if run.record.header.baseline)
 
 
-def _compare_with_baseline(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparison:
+def _compare_with_baseline(run: JoinedRun,
+                           clauses: Mapping[str, ClauseText]) -> BaselineComparison:
     outcomes, cards = run.record.outcomes, [known.card for known in run.record.subjects]
     told = {finding.id: finding.says for card in cards for finding in card.findings}
     known: dict[str, list[Outcome]] = defaultdict(list)
@@ -142,22 +149,26 @@ def _compare_with_baseline(run: JoinedRun, clauses: Mapping[str, ClauseText]) ->
         run, tuple(filter(None, libraries)),
         tuple(group_of(name, told.get(name, UNEXPLAINED), _told_outcomes(known[name]), clauses)
               for name in sorted(known, key=lambda name: -len(known[name]))),
-        tuple(group_of(each.value, "", _told_outcomes(changed[each]), clauses) for each in Novelty if each in changed))
+        tuple(group_of(each.value, "", _told_outcomes(changed[each]), clauses)
+              for each in Novelty if each in changed))
 
 
 def _told_outcomes(outcomes: Iterable[Outcome]) -> list[Told]:
     return [(outcome, outcome.change.says if outcome.change else "") for outcome in outcomes]
 
 
-def group_of(name: str, says: str, told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownGroup:
+def group_of(name: str, says: str, told: Sequence[Told],
+             clauses: Mapping[str, ClauseText]) -> KnownGroup:
     """A group of outcomes, each with what is said of it: one entry a subject, a clause and what is said."""
-    entries = [_known_entry(list(group), clauses) for _, group in groupby(sorted(told, key=_told_key), key=_told_key)]
+    entries = [_known_entry(list(group), clauses)
+               for _, group in groupby(sorted(told, key=_told_key), key=_told_key)]
     return KnownGroup(name, says, len(told), tuple(entries))
 
 
 def _known_entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
     first, says = told[0]
-    return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT[each.dtype] for each, _ in told), says)
+    return KnownEntry(first.subject, clauses[first.clause],
+                      " ".join(SHORT_NAMES[each.dtype] for each, _ in told), says)
 
 
 def _told_key(told: Told) -> tuple[str, str, str]:
@@ -165,7 +176,7 @@ def _told_key(told: Told) -> tuple[str, str, str]:
     return outcome.subject, outcome.clause, says
 
 
-ROUNDING = 2.0
+MARGIN_FACTOR = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
 side, so that two answers of one formula to one case lie within two of each other (docs/reading-a-report.md).
 """
@@ -222,18 +233,21 @@ class RunComparison:
         """1 if anything is new, 2 where nobody can say so, else 0."""
         if self.count(Status.NEW):
             return VIOLATED
-        return CONFORMS if self.is_whole and self.common else CANNOT_RUN
+        if self.is_whole and self.common:
+            return CONFORMS
+        return CANNOT_RUN
 
     @property
     def headline(self) -> str:
         """`2 new failures, 1 changed, 1 fixed, 3 still failing`."""
-        told = [f"{self.count(each)} {each.value}" for each in Status if each is not Status.NEW and self.count(each)]
+        told = [f"{self.count(each)} {each.value}"
+                for each in Status if each is not Status.NEW and self.count(each)]
         new = self.count(Status.NEW)
         return ", ".join([count_noun(new, "new failure") if new else "no new failure", *told])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else has to be known, one sentence each."""
+        """Further sentences that a reader of the comparison needs."""
         return tuple(sentence for condition, sentence in (
             (not self.common, "The two runs have no verdict on the same item."),
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
@@ -259,9 +273,11 @@ def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunCompa
     clauses = {clause.id: clause for clause in (*earlier.clauses, *joined.clauses)}
     pairs = [(now[key], there[key]) for key in now.keys() & there.keys()]
     return RunComparison(
-        groups=tuple(group_of(each.value, "", told[each], clauses) for each in Status if each in told),
+        groups=tuple(group_of(each.value, "", told[each], clauses)
+                     for each in Status if each in told),
         differences=tuple(_differences(joined, earlier)),
-        other_cases=sum(_is_failing(one) and _is_failing(other) and _is_other_case(one, other) for one, other in pairs),
+        other_cases=sum(_is_failing(one) and _is_failing(other) and _is_other_case(one, other)
+                        for one, other in pairs),
         unjudged=sum(_holds_or_advises(each) and (key not in now or not _is_decided(now[key]))
                      for key, each in there.items()),
         left_out=tuple(sorted({key[0] for key in before} - subjects)),
@@ -273,13 +289,15 @@ def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunCompa
 def _group_by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
     people = {subject.number: subject for subject in (*joined.subjects, *joined.faults)}
     if twice := sorted({subject.card.id for subject in people.values() if subject.is_ambiguous}):
-        raise UsageError(f"the {which} record has {twice[0]} in several environments, so that nobody can say which one "
+        raise UsageError(f"the {which} record has {twice[0]} in several environments, "
+                         "so that nobody can say which one "
                          "is compared. Name records of one environment each.")
     return {(people[number].card.id, clause, dtype): outcome
             for (number, clause, dtype), outcome in joined.outcomes.items()}
 
 
-def _status_of(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Iterator[tuple[Status, str]]:
+def _status_of(now: Outcome | None, before: Outcome | None, *,
+               strict: bool) -> Iterator[tuple[Status, str]]:
     """The status of an item with the rest of a sentence about it; nothing where it failed neither now nor before."""
     was, word = _verdict_word(before), _verdict_word(now)
     if now and _is_failing(now) and not (before and _is_failing(before)):
@@ -295,7 +313,8 @@ def _status_of(now: Outcome | None, before: Outcome | None, *, strict: bool) -> 
 
 def fails_and_gates(outcome: Outcome, *, strict: bool) -> bool:
     """Whether an outcome fails under a clause that gates, whether or not a baseline lists it."""
-    verdict = Verdict.VIOLATED if _verdict_if_unknown(outcome) is Verdict.EXPECTED else _verdict_if_unknown(outcome)
+    verdict = (Verdict.VIOLATED if _verdict_if_unknown(outcome) is Verdict.EXPECTED
+               else _verdict_if_unknown(outcome))
     return _is_failing(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
 
 
@@ -315,7 +334,7 @@ def _describe_change(now: Outcome, before: Outcome) -> str:
 def has_moved(margin: float, was: float) -> bool:
     """Whether a margin moved by more than rounding can move it. A margin that is no finite number stays one."""
     if math.isfinite(margin) and math.isfinite(was):
-        return abs(margin - was) > ROUNDING
+        return abs(margin - was) > MARGIN_FACTOR
     return math.isfinite(margin) is not math.isfinite(was)
 
 
@@ -337,7 +356,9 @@ def _recipe_of_outcome(outcome: Outcome) -> str:
 
 def _verdict_if_unknown(outcome: Outcome) -> Verdict:
     """The verdict, were nothing known of it."""
-    return outcome.change.verdict if outcome.change else outcome.verdict
+    if outcome.change:
+        return outcome.change.verdict
+    return outcome.verdict
 
 
 def _is_failing(outcome: Outcome) -> bool:
@@ -353,11 +374,13 @@ def _is_decided(outcome: Outcome) -> bool:
 
 
 def _verdict_word(outcome: Outcome | None) -> str:
-    return SIGNS[_verdict_if_unknown(outcome)].word if outcome else _NOT_ASKED
+    if outcome:
+        return SIGNS[_verdict_if_unknown(outcome)].word
+    return _NOT_ASKED
 
 
 def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
-    """In what the runs differ beside their verdicts: the first place to look for a cause."""
+    """Finds in what the runs differ beside their verdicts: the first place to look for a cause."""
     new, old = _facts_of_run(joined), _facts_of_run(earlier)
     for name in dict.fromkeys((*new, *old)):
         if new.get(name) != old.get(name):
@@ -365,14 +388,15 @@ def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Diff
 
 
 def _facts_of_run(joined: JoinedRecords) -> Mapping[str, str]:
-    """What a run was made with and of, by name; several values of one name stand beside each other."""
+    """Collects what a run was made with and of, by name; several values of one name stand side by side."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for subject in joined.subjects:
         if subject.card.version:
             found[subject.card.distribution or subject.card.library][subject.card.version] = None
     for run in joined.runs:
         header = run.record.header
-        for name, value in (("spec", header.spec_digest[:12]), ("effort", header.effort), ("seed", str(header.seed)),
+        for name, value in (("spec", header.spec_digest[:12]), ("effort", header.effort),
+                            ("seed", str(header.seed)),
                             ("cases at further dtypes", str(header.sample or "all")),
                             ("sizes", ", ".join(header.sizes)), *header.environment.items()):
             found[name][value] = None
@@ -393,38 +417,43 @@ def write_comparison(compared: RunComparison, path: Path) -> None:
 
 
 def comparison_text(compared: RunComparison) -> str:
-    """What became of the old run's verdicts, group by group. Ends its line."""
+    """Writes what became of the old run's verdicts, group by group. The text ends its line."""
     return "\n".join(_format_comparison_lines(compared)).rstrip("\n") + "\n"
 
 
 def _format_comparison_lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
     yield from (f"- {escape_text(note)}" for note in compared.notes)
-    yield from ([""] if compared.notes else [])
+    if compared.notes:
+        yield ""
     if compared.differences:
-        yield from (format_row(["the runs differ in", "earlier", "this run"]), format_row(["---"] * 3))
-        yield from (format_row([escape_text(each.name), escape_text(each.old), escape_text(each.new)])
+        yield from (format_row(["the runs differ in", "earlier", "this run"]),
+                    format_row(["---"] * 3))
+        yield from (format_row([escape_text(each.name), escape_text(each.old),
+                                escape_text(each.new)])
                     for each in compared.differences)
         yield ""
     for group in compared.groups:
         yield from _format_known_group(group)
     yield ("An item is a clause at one dtype. A margin has changed if it moved by more than "
-           f"{format_figure(ROUNDING)}, because rounding alone can move it by that much.")
+           f"{format_figure(MARGIN_FACTOR)}, because rounding alone can move it by that much.")
 
 
 def _format_known_group(group: KnownGroup) -> Iterator[str]:
     name = group.name.capitalize()
     yield from (f"### {name}: {count_noun(group.items, 'item')}", "")
-    yield from (format_row(["implementation", "clause", "level", "dtypes", ""]), format_row(["---"] * 5))
+    yield from (format_row(["implementation", "clause", "level", "dtypes", ""]),
+                format_row(["---"] * 5))
     for each in group.entries:
-        yield format_row([format_code(each.subject), format_code(each.clause.id), each.clause.level.value, each.dtypes,
+        yield format_row([format_code(each.subject), format_code(each.clause.id),
+                          each.clause.level.value, each.dtypes,
                           escape_text(each.says)])
     yield ""
 
 
-COLUMN = 34   # width of a column of the picture, as of the table below it
-HEIGHT = 64   # of the tallest bar
-_ROOM = 16    # above a bar, for its number
+COLUMN_WIDTH = 34   # width of a column of the picture, as of the table below it
+TALLEST_BAR = 64   # of the tallest bar
+_NUMBER_HEIGHT = 16    # above a bar, for its number
 
 Item = tuple[str, str]  # subject, clause
 File = Sequence[RunRecord]
@@ -488,24 +517,31 @@ def make_history(files: Iterable[File], newest: File) -> History:
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
     runs = _history_runs(joined, [len(each) for each in failing])
-    return History(tuple(runs), tuple(_history_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
+    return History(tuple(runs), tuple(_history_rows(joined, found, failing)),
+                   COLUMN_WIDTH * len(joined),
+                   TALLEST_BAR + _NUMBER_HEIGHT)
 
 
 def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
     """The file with the outcomes of these subjects alone."""
-    return [RunRecord(run.header, tuple(known for known in run.subjects if known.card.id in subjects),
-                      tuple(outcome for outcome in run.outcomes if outcome.subject in subjects), run.footer)
+    return [RunRecord(run.header,
+                      tuple(known for known in run.subjects if known.card.id in subjects),
+                      tuple(outcome for outcome in run.outcomes if outcome.subject in subjects),
+                      run.footer)
             for run in file]
 
 
-def _history_rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
+def _history_rows(joined: Sequence[JoinedRecords],
+                  found: Sequence[Mapping[Item, Sequence[Outcome]]],
                   failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
-    """Those that the newest run violates come first."""
+    """Makes a row for each clause that some run violates; those of the newest run come first."""
     texts = {clause.id: clause for each in joined for clause in each.clauses}
     order = list(texts)
     latest = failing[-1] if failing else set()
-    for item in sorted(set().union(*failing), key=lambda item: (item not in latest, item[0], order.index(item[1]))):
-        yield HistoryRow(item[0], texts[item[1]], tuple(_history_cell(each.get(item, [])) for each in found))
+    for item in sorted(set().union(*failing),
+                       key=lambda item: (item not in latest, item[0], order.index(item[1]))):
+        yield HistoryRow(item[0], texts[item[1]],
+                         tuple(_history_cell(each.get(item, [])) for each in found))
 
 
 def _group_item_outcomes(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
@@ -527,12 +563,13 @@ def _history_runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> It
     most = max([1, *numbers])
     for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
         records = [run.record for run in each.runs]
-        high = HEIGHT * violated / most
+        high = TALLEST_BAR * violated / most
         yield HistoryRun(
-            number=place + 1, started=records[0].header.started, words=_run_words(each), violated=violated,
+            number=place + 1, started=records[0].header.started, words=_run_words(each),
+            violated=violated,
             is_judged=any(outcome.verdict in DECIDED for outcome in each.outcomes.values()),
-            is_whole=not any(record.is_interrupted for record in records), x=COLUMN * place,
-            y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
+            is_whole=not any(record.is_interrupted for record in records), x=COLUMN_WIDTH * place,
+            y=round(_NUMBER_HEIGHT + TALLEST_BAR - high, 1), height=round(high, 1))
 
 
 def _run_words(joined: JoinedRecords) -> str:

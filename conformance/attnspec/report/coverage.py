@@ -24,7 +24,7 @@ from attnspec.core.coverage import (
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.plan import FAULT
 from attnspec.record.outcome import ClauseText, Outcome, Reading, SubjectCard
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, clause_anchor, format_figure
+from attnspec.report.figures import FINDINGS, SHORT_NAMES, SIGNS, clause_anchor, format_figure
 from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor
 
 MOST_MISSED = 6
@@ -80,32 +80,39 @@ class MeasuredCoverage:
     @property
     def share(self) -> float:
         """The part of the pairs that it takes which were met."""
-        return (self.met_pairs & self.taken_pairs).bit_count() / max(1, self.taken_pairs.bit_count())
+        return (self.met_pairs & self.taken_pairs).bit_count() / max(1,
+                                                                     self.taken_pairs.bit_count())
 
     @property
     def sentence(self) -> str:
         """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
         lengths = ", ".join(f"{axis} {_format_span(self.spans[axis])}"
                             for axis in AXES if axis in self.spans and axis != "G")
-        missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken_pairs
+        missed = [f"{row.name} {cell.label}" for row in self.rows
+                  for cell in row.cells if cell.taken_pairs
                   and not cell.met_pairs]
         # rounded down: what was not met is not said to be
         share = f"{int(100 * self.share)} % of {self.taken_pairs.bit_count():,}"
         pairs = f"{share} pairs tried (two sizes, or a size and a keyword)"
-        untried = ", ".join(missed) if len(missed) <= MOST_MISSED else f"{len(missed)} ranges of lengths, see the page"
+        untried = (", ".join(missed) if len(missed) <= MOST_MISSED
+                   else f"{len(missed)} ranges of lengths, see the page")
         triples = [self.share_of_triples] if self.triples_taken else []
-        return "; ".join([lengths, pairs, *triples, *([f"not tried: {untried}"] if missed else [])])
+        return "; ".join([lengths, pairs, *triples,
+                          *([f"not tried: {untried}"] if missed else [])])
 
     @property
     def rows(self) -> tuple[CoverageRow, ...]:
         """A row an axis, and one a keyword that the subject takes."""
-        met, taken = (_count_pairs_by_place(found) for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
+        met, taken = (_count_pairs_by_place(found)
+                      for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
         axes = (CoverageRow(axis, _format_span(self.spans[axis]) if axis in self.spans else "",
                             tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
                                   for place in places_of(axis)))
                 for axis in AXES)
-        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in IN_PAIRS)
-        return tuple(row for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
+        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),))
+                    for name in IN_PAIRS)
+        return tuple(row
+                     for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
 
 
 def _count_pairs_by_place(found: int) -> Counter[AxisBucket | str]:
@@ -119,7 +126,7 @@ def _format_span(span: tuple[int, int]) -> str:
 
 
 def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> MeasuredCoverage | None:
-    """What the cases of these outcomes met; None where nobody counted, as in records from before."""
+    """Adds up what the cases of these outcomes met; None where nobody counted, as in records from before."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
         met |= read_pairs(outcome.met)
@@ -127,13 +134,15 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Measured
         spans.append(outcome.spans)
     if not met or not card.taken:
         return None
-    return MeasuredCoverage(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
+    return MeasuredCoverage(met, read_pairs(card.taken), joined_spans(spans), triples,
+                            read_pairs(card.triples))
 
 
 def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
     """Every subject that was counted, with what its cases met."""
     found = ((subject,
-              measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each),
+              measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values()
+                                for outcome in each),
                                subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
@@ -159,7 +168,7 @@ class AtSizes:
 
 
 def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
-    """What was tried at the sizes that a user names; None where none were."""
+    """Finds what was tried at the sizes that a user names; None where none were."""
     tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
     for outcome in outcomes:
         for sizes, why_not in outcome.asked.items():
@@ -169,13 +178,16 @@ def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
                 tried[sizes] = None
                 clauses.add(outcome.clause)
     left = {reason: frozenset(names) for reason, names in lacking.items()}
-    return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
+    if tried or lacking:
+        return AtSizes(tuple(tried), frozenset(clauses), left)
+    return None
 
 
 def coverage_at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
     found = ((subject,
-              coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each))
+              coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values()
+                                for outcome in each))
              for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
@@ -240,19 +252,26 @@ def measure_trust(joined: JoinedRecords) -> Trust | None:
     counts = Counter(meeting.css for row in rows for meeting in row.meetings)
     refuting = {refutation.clause.id for row in rows for refutation in row.refutations}
     return Trust(
-        clauses=clauses, rows=rows, undetected_faults=tuple(row for row in rows if not row.refutations),
+        clauses=clauses, rows=rows,
+        undetected_faults=tuple(row for row in rows if not row.refutations),
         missed_promises=_missed_refutations(clauses, rows),
-        promises=counts["kept"] + counts["missed"], broken_promises=counts["missed"], untried=counts["untried"],
-        absent=_absent_faults(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
+        promises=counts["kept"] + counts["missed"], broken_promises=counts["missed"],
+        untried=counts["untried"],
+        absent=_absent_faults(clauses, rows),
+        idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
-def _fault_row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
+def _fault_row(joined: JoinedRecords, fault: JudgedSubject,
+               clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
     met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
-    by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting_outcomes(outcomes))]
+    by = [_refutation(clause, refuting)
+          for clause, outcomes in met if (refuting := _refuting_outcomes(outcomes))]
     return FaultRow(
-        fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
-        refutations=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
+        fault=fault, name=name,
+        meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
+        refutations=tuple(sorted(by,
+                                 key=lambda refutation: name not in refutation.clause.refuted_by)))
 
 
 def _refuting_outcomes(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
@@ -261,7 +280,8 @@ def _refuting_outcomes(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
 
 def _refutation(clause: ClauseText, refuting: tuple[Outcome, ...]) -> Refutation:
     first = refuting[0]
-    return Refutation(clause, _join_dtypes(refuting), first.evidence.sentence if first.evidence else first.reason)
+    return Refutation(clause, _join_dtypes(refuting),
+                      first.evidence.sentence if first.evidence else first.reason)
 
 
 def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Meeting:
@@ -281,12 +301,12 @@ def _tell_meeting(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) 
     for outcome in outcomes:
         if outcome not in refuting:
             why = f" ({outcome.reason})" if outcome.reason else ""
-            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT[outcome.dtype]}{why}")
+            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT_NAMES[outcome.dtype]}{why}")
     return ", ".join(told)
 
 
 def _join_dtypes(outcomes: tuple[Outcome, ...]) -> str:
-    return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
+    return " ".join(SHORT_NAMES[outcome.dtype] for outcome in outcomes)
 
 
 def _missed_refutations(
@@ -369,11 +389,12 @@ def _quantities_of_subject(joined: JoinedRecords, subject: JudgedSubject) -> Ite
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
         for name, reads in _readings_by_name(outcomes).items():
             yield Quantity(name, clause.id, outcomes[0].instrument,
-                           finding_anchor(number, subject) if is_finding else clause_anchor(clause), tuple(reads))
+                           finding_anchor(number, subject) if is_finding
+                           else clause_anchor(clause), tuple(reads))
 
 
 def _readings_by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
-    """What was read at each dtype, by the name of the quantity."""
+    """Groups what was read at each dtype by the name of the quantity."""
     found: dict[str, list[DTypeReading]] = {}
     for outcome in outcomes:
         for reading in outcome.readings:

@@ -16,8 +16,9 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
-_DECADES = 6.0
+# percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
+_AT_ALLOWANCE = 60.0
+_GAUGE_DECADES = 6.0
 
 
 def format_figure(number: float | str, digits: int = 3) -> str:
@@ -37,12 +38,16 @@ def format_figure(number: float | str, digits: int = 3) -> str:
 
 def _format_plainly(value: float, digits: int) -> str:
     """Without an exponent, and never fewer digits than stand before the point."""
-    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    if abs(value) >= 10**digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"
 
 
 def group_digits(number: int) -> str:
     """A number with its thousands apart: `1 024 000`."""
-    return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)
+    if number >= 10_000:
+        return f"{number:,}".replace(",", "\u202f")
+    return str(number)
 
 
 def format_moment(stamp: str) -> str:
@@ -68,7 +73,8 @@ def gauge_margin(margin: float) -> int:
         return 100
     if margin <= 1:
         return round(_AT_ALLOWANCE * max(margin, 0.0))
-    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
+    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0,
+                                                             math.log10(margin) / _GAUGE_DECADES))
 
 
 def yes_or_no(value: str) -> str:
@@ -94,7 +100,8 @@ def shared_reason(subject: str, reason: str) -> str:
 
 def ascii_name(text: str) -> str:
     """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
-    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text)
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-"
+                   for sign in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +124,19 @@ SIGNS: Mapping[Verdict, Sign] = {
                           "The implementation raised an exception on input that it claims to accept."),
     Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
                              "A known failure that now passes, or fails in another way than the list says."),
-    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A known failure: it is on the list, and it fails as "
+    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5,
+                           "A known failure: it is on the list, and it fails as "
                                                                "the list says."),
-    Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
+    Verdict.NOT_RUN: Sign("?", "not run", "idle", 6,
+                          "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
-                           "No case could be judged, mostly because rounding or overflow may change the right answer "
-                           "by any amount. It says nothing about the implementation, and is never a pass."),
+                           "No case could be judged, mostly because rounding or overflow may "
+                           "change the right answer "
+                           "by any amount. It says nothing about the implementation, "
+                           "and is never a pass."),
     Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
-                               "The implementation lacks what the clause needs; the reason is given. Never a pass."),
+                               "The implementation lacks what the clause needs; "
+                               "the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
 }
 
@@ -136,8 +148,8 @@ OTHER_CONVENTION = replace(ADVICE, word="another convention")
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
-SHORT: Mapping[DType, str] = {dtype: each.short_name for dtype, each in DTYPES.items()}
-WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
+SHORT_NAMES: Mapping[DType, str] = {dtype: each.short_name for dtype, each in DTYPES.items()}
+LEVEL_WEIGHTS: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
 
 
 def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
@@ -145,8 +157,10 @@ def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
 
 
-_OVERALL = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN, Verdict.HELD,
-            Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+_GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED,
+                  Verdict.NOT_RUN,
+                  Verdict.HELD,
+                  Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 
 
 def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
@@ -154,7 +168,7 @@ def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 
     That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
     """
-    return min(verdicts, key=_OVERALL.index)
+    return min(verdicts, key=_GRAVEST_FIRST.index)
 
 
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
@@ -163,7 +177,7 @@ _THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)(?
 
 
 def clause_anchor(clause: ClauseText) -> str:
-    """Where a page tells of a clause: its id made safe for an address."""
+    """Makes an anchor of a clause's id, safe for an address."""
     return f"clause-{ascii_name(clause.id)}"
 
 
@@ -180,7 +194,9 @@ def web_address(url: str) -> str:
 def name_thread(url: str) -> str:
     """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
     found = _THREAD.fullmatch(url)
-    return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]
+    if found:
+        return f"{found[1]}#{found[2]}"
+    return url.partition("://")[2]
 
 
 _CODE = re.compile(r"(`[^`]*`)")
@@ -200,7 +216,8 @@ def format_prose(text: str) -> str:
     """
     pieces = [piece for part in _CODE.split(_on_one_line(text))
               for piece in ([part] if part.startswith("`") else _ADDRESS.split(part))]
-    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece) for piece in pieces)
+    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece)
+                   for piece in pieces)
 
 
 def plain_piece(text: str) -> str:
@@ -224,7 +241,9 @@ def fence_code(text: str, language: str) -> list[str]:
 def format_link(name: str, url: str) -> str:
     """`[name](url)`, or the name alone where the address does not lead to the web."""
     leads = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
-    return f"[{escape_text(name)}]({leads})" if leads else escape_text(name)
+    if leads:
+        return f"[{escape_text(name)}]({leads})"
+    return escape_text(name)
 
 
 def format_row(cells: list[str]) -> str:

@@ -15,7 +15,7 @@ from attnspec.core.plan import is_fault
 from attnspec.record.events import SubjectKnown, SubjectProbed
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT_NAMES, SIGNS, Sign, format_figure, gravest_verdict
 
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype
 
@@ -62,7 +62,9 @@ class JudgedSubject:
     @property
     def label(self) -> str:
         """The id, with the letters of its runs where the id alone would not tell it from another."""
-        return f"{self.card.id} ({' '.join(self.runs)})" if self.is_ambiguous else self.card.id
+        if self.is_ambiguous:
+            return f"{self.card.id} ({' '.join(self.runs)})"
+        return self.card.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class JoinedRecords:
     changed_clauses: frozenset[str] = frozenset()
     repeated_outcomes: int = 0
     probes: Mapping[int, tuple[SubjectProbed, ...]] = field(default_factory=dict)
-    _by_clause: Mapping[tuple[int, str], tuple[Outcome, ...]] = field(default_factory=dict, repr=False)
+    _by_clause: Mapping[tuple[int, str], tuple[Outcome, ...]] = field(default_factory=dict,
+                                                                      repr=False)
 
     @property
     def is_strict(self) -> bool:
@@ -91,7 +94,8 @@ class JoinedRecords:
     def devices(self) -> tuple[str, ...]:
         """The devices that subjects computed on, each with its name; a CPU is not among them."""
         told = (subject.card.lives_in for subject in self.subjects)
-        return tuple(sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives}))
+        return tuple(sorted({f"{lives['device']} ({lives['gpu']})"
+                             for lives in told if "gpu" in lives}))
 
     def outcomes_of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
@@ -105,7 +109,8 @@ class JoinedRecords:
 
 def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
-    runs = tuple(JoinedRun(_environment_letter(place), record) for place, record in enumerate(records))
+    runs = tuple(JoinedRun(_environment_letter(place), record)
+                 for place, record in enumerate(records))
     cast = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
@@ -113,18 +118,22 @@ def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
         for outcome in run.record.outcomes:
             outcomes[(cast.number(run, outcome.subject), outcome.clause, outcome.dtype)] = outcome
             seen += 1
-        if not (run.record.puts or run.record.blocks or run.record.ranks):  # whom these met has no verdicts
+        # whom these met has no verdicts
+        if not (run.record.puts or run.record.blocks or run.record.ranks):
             cast.meet(run)
     probes = _probes_of_runs(runs, cast)
     people = cast.people(outcomes)
     clauses, changed = _clauses_of_runs(runs, outcomes.values())
     return JoinedRecords(
-        runs=runs, clauses=clauses, outcomes=outcomes, changed_clauses=changed, repeated_outcomes=seen - len(outcomes),
+        runs=runs, clauses=clauses, outcomes=outcomes, changed_clauses=changed,
+        repeated_outcomes=seen - len(outcomes),
         probes=probes, subjects=tuple(judged for judged in people if not judged.is_fault),
-        faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_group_outcomes(outcomes))
+        faults=tuple(judged for judged in people if judged.is_fault),
+        _by_clause=_group_outcomes(outcomes))
 
 
-def _probes_of_runs(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
+def _probes_of_runs(runs: Sequence[JoinedRun],
+                    cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
     found: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
@@ -134,7 +143,9 @@ def _probes_of_runs(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping
 
 def _environment_letter(place: int) -> str:
     alphabet = string.ascii_uppercase
-    return alphabet[place] if place < len(alphabet) else f"{alphabet[place % 26]}{place // 26}"
+    if place < len(alphabet):
+        return alphabet[place]
+    return f"{alphabet[place % 26]}{place // 26}"
 
 
 @dataclass(slots=True)
@@ -163,27 +174,31 @@ class _SubjectNumbers:
             self.cards[self.number(run, known.card.id)] = known
 
     def people(self, outcomes: Iterable[Key]) -> tuple[JudgedSubject, ...]:
-        """Everybody, sorted by id; a subject that was never loaded gets a blank card."""
+        """Lists all subjects, sorted by id; one that was never loaded gets a blank card."""
         met: dict[int, set[DType]] = {number: set() for number in self.ids}
         for number, _, dtype in outcomes:
             met[number].add(dtype)
         ids = list(self.ids.values())
-        everybody = (self._make_judged_subject(number, dtypes, ids.count(self.ids[number]) > 1) for number,
+        everybody = (self._make_judged_subject(number, dtypes, ids.count(self.ids[number]) > 1)
+                     for number,
                      dtypes in met.items())
         return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
 
-    def _make_judged_subject(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
+    def _make_judged_subject(self, number: int, dtypes: set[DType],
+                             is_ambiguous: bool) -> JudgedSubject:
         known = self.cards.get(number) or SubjectKnown(_blank_card(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
-        return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)
+        return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]),
+                             ordered, is_ambiguous)
 
 
 def _blank_card(subject: str) -> SubjectCard:
     return SubjectCard(subject, "", "", "", "", "", {}, {}, {}, ())
 
 
-def _clauses_of_runs(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...],
-                                                                                      frozenset[str]]:
+def _clauses_of_runs(runs: Sequence[JoinedRun],
+                     outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...],
+                                                           frozenset[str]]:
     """The clauses of all runs, themes together; one that only an outcome names gets its id for a text."""
     found: dict[str, ClauseText] = {}
     changed: set[str] = set()
@@ -193,22 +208,26 @@ def _clauses_of_runs(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> 
             if found.setdefault(text.id, text) != text:
                 changed.add(text.id)
     for outcome in outcomes:
-        found.setdefault(outcome.clause, ClauseText(outcome.clause, _theme_of(outcome.clause), outcome.level))
+        found.setdefault(outcome.clause,
+                         ClauseText(outcome.clause, _theme_of(outcome.clause), outcome.level))
     themes = list(dict.fromkeys(text.theme for text in found.values()))
-    return tuple(sorted(found.values(), key=lambda text: themes.index(text.theme))), frozenset(changed)
+    return tuple(sorted(found.values(),
+                        key=lambda text: themes.index(text.theme))), frozenset(changed)
 
 
 def _theme_of(clause: str) -> str:
     return clause.partition(".")[0]
 
 
-def _group_outcomes(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str], tuple[Outcome, ...]]:
+def _group_outcomes(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str],
+                                                                tuple[Outcome, ...]]:
     """Outcomes by subject and clause, widest dtype first."""
     order = list(DType)
     groups: dict[tuple[int, str], list[Outcome]] = {}
     for (number, clause, _), outcome in outcomes.items():
         groups.setdefault((number, clause), []).append(outcome)
-    return {key: tuple(sorted(group, key=lambda outcome: order.index(outcome.dtype))) for key, group in groups.items()}
+    return {key: tuple(sorted(group, key=lambda outcome: order.index(outcome.dtype)))
+            for key, group in groups.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +288,8 @@ def group_by_theme(joined: JoinedRecords) -> tuple[Theme, ...]:
     idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
         clauses = tuple(group)
-        entries = tuple(_clause_entry(joined, number, clause) for number, clause in clauses if clause.id not in idle)
+        entries = tuple(_clause_entry(joined, number, clause)
+                        for number, clause in clauses if clause.id not in idle)
         found.append(Theme(name, entries, len(clauses) - len(entries)))
     return tuple(found)
 
@@ -282,28 +302,35 @@ def applying_to_nobody(joined: JoinedRecords) -> tuple[ClauseText, ...]:
 
 
 def finding_anchor(clause: int, subject: JudgedSubject) -> str:
-    """Where the finding of a subject under a clause (by its number) stands."""
+    """Names the place on the page of a subject's finding under a clause (by its number)."""
     return f"f{clause}.{subject.number}"
 
 
 def shade_verdict(verdict: Verdict, level: Level) -> str:
     """The colour class of an outcome: a failure of what is merely advised is drawn lighter."""
     css = SIGNS[verdict].css
-    return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
+    if verdict in FAILURES and level is not Level.MUST:
+        return f"{css} soft"
+    return css
 
 
 def _clause_entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:
-    rows = tuple(row for subject in joined.subjects for row in _clause_rows(joined, number, subject))
-    verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
+    rows = tuple(row for subject in joined.subjects
+                 for row in _clause_rows(joined, number, subject))
+    verdicts = [outcome.verdict for subject in joined.subjects
+                for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
     telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
     worst = gravest_verdict(telling) if telling else None
     return ClauseEntry(
         number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
-        squares=tuple(square for subject in joined.subjects for square in _make_squares(joined, number, subject)),
-        worst=SIGNS[worst] if worst else None, css=shade_verdict(worst, clause.level) if worst else "idle",
+        squares=tuple(square for subject in joined.subjects
+                      for square in _make_squares(joined, number, subject)),
+        worst=SIGNS[worst] if worst else None,
+        css=shade_verdict(worst, clause.level) if worst else "idle",
         is_changed=clause.id in joined.changed_clauses,
-        instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
+        instruments=tuple(dict.fromkeys(row.outcome.instrument
+                                        for row in rows if row.outcome.instrument)))
 
 
 def tally_verdicts(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
@@ -331,13 +358,14 @@ def _clause_row(number: int, subject: JudgedSubject, group: list[Outcome]) -> Cl
     first = group[0]
     return ClauseRow(
         anchor=_row_anchor(number, subject, first.dtype), subject=subject,
-        dtypes=" ".join(SHORT[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
+        dtypes=" ".join(SHORT_NAMES[outcome.dtype] for outcome in group),
+        sign=SIGNS[first.verdict],
         css=shade_verdict(first.verdict, first.level), outcome=first,
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
 def _row_anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
-    return f"r{number}.{subject.number}.{SHORT[dtype]}"
+    return f"r{number}.{subject.number}.{SHORT_NAMES[dtype]}"
 
 
 def _make_squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
@@ -348,14 +376,20 @@ def _make_squares(joined: JoinedRecords, number: int, subject: JudgedSubject) ->
         for group in groups for outcome in group
     }
     first = subject.dtypes[:1]
-    return [made.get(dtype) or Square(is_first=dtype in first) for dtype in subject.dtypes] or [Square(is_first=True)]
+    return ([made.get(dtype) or Square(is_first=dtype in first)
+             for dtype in subject.dtypes] or [Square(is_first=True)])
 
 
-def _make_square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
+def _make_square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *,
+                 is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
-    said = f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
+    said = (f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding
+            else "")
     return Square(
-        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade_verdict(outcome.verdict, outcome.level),
-        title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
-        target=finding_anchor(number, subject) if is_finding else _row_anchor(number, subject, row))
+        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign,
+        css=shade_verdict(outcome.verdict, outcome.level),
+        title="" if is_alone
+        else f"{subject.label} {SHORT_NAMES[outcome.dtype]}: {sign.word}{said}",
+        target=finding_anchor(number, subject) if is_finding else _row_anchor(number, subject,
+                                                                              row))

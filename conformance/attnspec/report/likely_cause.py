@@ -16,7 +16,7 @@ from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Verdict
 from attnspec.record.boundaries import (
-    SMALLEST,
+    SMALLEST_BLOCK,
     Calls,
     common_spans,
     conditions_needed_alone,
@@ -27,9 +27,9 @@ from attnspec.record.boundaries import (
     parts_of,
     read_spans_told,
 )
-from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Evidence, Outcome, SubjectCard
+from attnspec.record.outcome import A_CHOICE, MAGNITUDE_CAUSE, Evidence, Outcome, SubjectCard
 
-ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})
+OTHER_THEMES = frozenset({"numerics", "drift", "purity"})
 """Themes whose clauses may break at sizes at which the answers are right: they are about rounding and about memory."""
 
 
@@ -47,13 +47,16 @@ def without_contradicted(failures: Sequence[Outcome]) -> list[Outcome]:
 
 def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
     """Whether one of these cases fails at sizes at which a cause says that nothing fails."""
-    parts, left = parts_of(says), parts_of(conditions_needed_alone(says, _lengths_of_failures(failures)))
+    parts, left = parts_of(says), parts_of(conditions_needed_alone(says,
+                                                                   _lengths_of_failures(failures)))
     return len(left) < len(parts)
 
 
 def said_of_all(says: str, failures: Sequence[Outcome]) -> str:
-    """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
-    return conditions_needed_alone(says, _lengths_of_failures(failures)) if is_contradicted(says, failures) else says
+    """Leaves of a cause that names sizes what all these cases bear out; "" if nothing is left."""
+    if is_contradicted(says, failures):
+        return conditions_needed_alone(says, _lengths_of_failures(failures))
+    return says
 
 
 def _lengths_of_failures(failures: Sequence[Outcome]) -> list[Calls]:
@@ -68,14 +71,17 @@ def _as_far_as_borne_out(failure: Outcome, failures: Sequence[Outcome]) -> Outco
     evidence = failure.evidence
     if evidence is None or not parts_of(evidence.begins):
         return failure
-    cases = [_calls_of(each) for each in (evidence, *_failures_that_count(failure, evidence, failures))]
+    cases = [_calls_of(each)
+             for each in (evidence, *_failures_that_count(failure, evidence, failures))]
     left = conditions_needed_alone(evidence.begins, cases)
     if len(parts_of(left)) == len(parts_of(evidence.begins)):
         return failure
-    return replace(failure, evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
+    return replace(failure,
+                   evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
 
 
-def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequence[Outcome]) -> Iterator[Evidence]:
+def _failures_that_count(failure: Outcome, evidence: Evidence,
+                         failures: Sequence[Outcome]) -> Iterator[Evidence]:
     """The other failures that nothing else explains and that are given no more than this one: the same bug breaks them
     or it is no matter of sizes alone.
     """
@@ -84,21 +90,22 @@ def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequenc
         seen = other.evidence
         if (other is not failure and seen is not None and other.verdict is Verdict.VIOLATED
                 and other.verdict is failure.verdict and other.dtype is failure.dtype
-                and other.clause.partition(".")[0] not in ABOUT_OTHER_MATTERS
-                and not (seen.like or seen.explained or seen.begins) and keywords_in(seen.recipe) <= given):
+                and other.clause.partition(".")[0] not in OTHER_THEMES
+                and not (seen.like or seen.explained or seen.begins)
+            and keywords_in(seen.recipe) <= given):
             yield seen
 
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
-OF_EMPTY_ROWS = "hidden_rows_follow_convention"
+EMPTY_ROWS_CLAUSE = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
-OF_NO_RULE = "fails at some sizes, which follow no simple rule"
+NO_SIMPLE_RULE = "fails at some sizes, which follow no simple rule"
 BACKWARD = "the backward pass is wrong"
 """How a read-out begins that finds nothing wrong in the forward pass."""
-CONSEQUENCES = frozenset({"numerics", "drift"})
+CONSEQUENT_THEMES = frozenset({"numerics", "drift"})
 """Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
-_SOFTMAX = frozenset({"softmax", "blocks"})
+_SOFTMAX_STAGES = frozenset({"softmax", "blocks"})
 """Stages at which it depends on how large logits are what goes wrong."""
 PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
@@ -119,12 +126,16 @@ class LikelyCause:
     where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.sentence} ({self.name})" if self.fault else self.sentence
+        if self.fault:
+            return f"{self.sentence} ({self.name})"
+        return self.sentence
 
     @property
     def sentence(self) -> str:
         """The cause in a sentence, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
-        return f"{self.says}, where {self.where}" if self.where else self.says
+        if self.where:
+            return f"{self.says}, where {self.where}"
+        return self.says
 
     @property
     def name(self) -> str:
@@ -138,8 +149,10 @@ class LikelyCause:
 
     @property
     def noun(self) -> str:
-        """What can be declared need not be a bug; a choice is none."""
-        return "choice, no bug" if self.is_choice else "cause" if self.declare else "bug"
+        """What a sentence calls it: a bug, or a choice or cause where it can be declared."""
+        if self.is_choice:
+            return "choice, no bug"
+        return "cause" if self.declare else "bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +168,13 @@ def join_groups(groups: Sequence[ExplainedFailures]) -> list[ExplainedFailures]:
     piles: list[list[ExplainedFailures]] = []
     for group in groups:
         mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
-        piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
+        piles = [*(pile for pile in piles if pile not in mine),
+                 [*(each for pile in mine for each in pile), group]]
     return sorted(map(_merge_pile, piles), key=lambda group: -len(group.failures))
 
 
-def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
+def claim_unexplained(groups: Sequence[ExplainedFailures],
+                      unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
     """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
     where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
     Those that are left come last, under no cause.
@@ -177,19 +192,22 @@ def _is_broken_alike(group: ExplainedFailures, where: str, failure: Outcome) -> 
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
     is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
-    return lies_there or is_consequence or any(_is_same_row(failure, each) for each in group.failures)
+    return (lies_there or is_consequence or any(_is_same_row(failure, each)
+                                                for each in group.failures))
 
 
 def _is_same_row(one: Outcome, other: Outcome) -> bool:
     """Whether both give a query without a key the same, and another answer than is declared."""
-    pair = [each.evidence.measured for each in (one, other) if each.evidence and each.evidence.measured]
+    pair = [each.evidence.measured
+            for each in (one, other) if each.evidence and each.evidence.measured]
     told = {(each.relation, repr(each.seen), each.expected) for each in pair}
-    return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
+    return len(pair) == 2 and len(told) == 1 and pair[0].relation == EMPTY_ROWS_CLAUSE
 
 
 def _merge_pile(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
     leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
-    causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
+    causes = [group.cause
+              for group in leading if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in leading if group.cause]
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
@@ -205,9 +223,11 @@ def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> 
     blames a stage says as much as a fault of it; of gradients, a fault of the forward pass has none to compare.
     """
     fault = named.cause.fault if named.cause else ""
-    others = [group for group in pile if group is not named and not _shows_in_gradients(named, group)]
+    others = [group
+              for group in pile if group is not named and not _shows_in_gradients(named, group)]
     looked_for = [each.evidence for group in others for each in group.failures
-                  if each.evidence and each.evidence.located and not stage_of(each.evidence.located)]
+                  if each.evidence and each.evidence.located
+                  and not stage_of(each.evidence.located)]
     is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
 
@@ -215,11 +235,13 @@ def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> 
 def _is_borne_out(fault: str, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether in most failures a fault gives the function's own answers in all that was tried."""
     seen = [failure.evidence for group in pile for failure in group.failures]
-    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
+    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like)
+             for each in seen if each]
     return 2 * sum(alike) > len(seen)
 
 
-def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
+def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause],
+                     failures: Sequence[Outcome]) -> str:
     """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or what
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
@@ -231,7 +253,7 @@ def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures:
         return usual
     found = common_spans(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
-    return said_of_all(says, failures) or OF_NO_RULE
+    return said_of_all(says, failures) or NO_SIMPLE_RULE
 
 
 def usual_beginning(failures: Sequence[Outcome]) -> str:
@@ -242,7 +264,8 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
     seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
     ends = {span.high for each in seen for span in read_spans_told(each) if span.low < span.high}
-    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in read_spans_told(usual))
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1)
+                       for span in read_spans_told(usual))
     is_told = 2 * count > seen.total() and is_plain and not is_contradicted(usual, failures)
     return lower_first_letter(usual) if is_told else ""
 
@@ -264,7 +287,8 @@ def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
         return False
     if _lies_within(one, other) or _lies_within(other, one):
         return True
-    return _begin_alike(one, other) or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other))
+    return (_begin_alike(one, other)
+            or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other)))
 
 
 def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -273,8 +297,10 @@ def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """
     if not other.cause or not _is_of_the_softmax(named) or len(named.failures) <= len(other.failures):
         return False
-    is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE}logit ")
-    return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
+    is_of_logits = (not other.cause.fault
+                    and other.cause.says.startswith(f"{MAGNITUDE_CAUSE}logit "))
+    return (is_of_logits
+            or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures))))
 
 
 def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -283,17 +309,19 @@ def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> b
     """
     if not named.cause or not other.cause or other.cause.fault or not _is_of_a_keyword(named.cause):
         return False
-    needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
+    needed = [needed_keywords(each.evidence.located) if each.evidence else []
+              for each in other.failures]
     return all(named.cause.stage in each for each in needed) and all(
         each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: ExplainedFailures) -> bool:
-    return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX
+    return (group.cause is not None and bool(group.cause.fault)
+            and group.cause.stage in _SOFTMAX_STAGES)
 
 
 def _is_about_rounding(failure: Outcome) -> bool:
-    return failure.clause.partition(".")[0] in CONSEQUENCES
+    return failure.clause.partition(".")[0] in CONSEQUENT_THEMES
 
 
 def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -303,7 +331,8 @@ def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
     parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
     if not parts or any(map(begins_at, other.failures)):
         return False
-    needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
+    needed = [set(needed_keywords(each.evidence.located))
+              for each in other.failures if each.evidence]
     shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
     given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
     cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
@@ -323,8 +352,10 @@ def _is_consequence(rounding: ExplainedFailures, other: ExplainedFailures) -> bo
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
     if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
-    is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
-    return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+    is_among = {each.dtype for each in other.failures} <= {each.dtype
+                                                           for each in rounding.failures}
+    return (other.cause.stage == PRECISION and is_among
+            and len(rounding.failures) >= len(other.failures))
 
 
 def _needs_keyword(rounding: ExplainedFailures, named: ExplainedFailures) -> bool:
@@ -346,7 +377,8 @@ def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
-    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
+    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))]
+                    for group in (one, other))
     return _half_begin_alike(mine, theirs) and _half_begin_alike(theirs, mine)
 
 
@@ -357,8 +389,10 @@ def _half_begin_alike(some: Sequence[str], others: Sequence[str]) -> bool:
 
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
-    same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
-    return one == other or same or any(span.low > SMALLEST for span in common_spans((one, other)))
+    # the one may fail in every case, and the other only there
+    same = parts_of(one) == parts_of(other) != ()
+    return (one == other or same or any(span.low > SMALLEST_BLOCK
+                                        for span in common_spans((one, other))))
 
 
 def needed_keywords(located: str) -> list[str]:
@@ -381,8 +415,10 @@ def lower_first_letter(sentence: str) -> str:
 
 
 def begins_at(failure: Outcome) -> str:
-    """Where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
-    return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
+    """Says where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+    if failure.evidence:
+        return failure.evidence.begins.partition(";")[0].rstrip(".")
+    return ""
 
 
 _ANSWER = re.compile(r"(?P<name>[\w.]+) is '(?P<answer>\w+)'")
@@ -398,7 +434,8 @@ def is_other_convention(outcome: Outcome) -> bool:
     What no library is known to do has an explanation; it is not in use.
     """
     found = outcome.evidence
-    return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
+    return bool(found and found.measured and found.measured.relation == "convention_is"
+                and not found.explained)
 
 
 def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> tuple[str, ...]:

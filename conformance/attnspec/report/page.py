@@ -28,15 +28,15 @@ from attnspec.report.audit.conventions import ConventionTable, collect_answers, 
 from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
-from attnspec.report.comparison import ROUNDING, History, RunComparison, compared_runs
+from attnspec.report.comparison import MARGIN_FACTOR, History, RunComparison, compared_runs
 from attnspec.report.coverage import collect_readings, coverage_at_named_sizes, measure_subjects, measure_trust
 from attnspec.report.figures import (
     ADVICE,
     FINDINGS,
+    LEVEL_WEIGHTS,
     OTHER_CONVENTION,
-    SHORT,
+    SHORT_NAMES,
     SIGNS,
-    WEIGHT,
     Sign,
     clause_anchor,
     count_noun,
@@ -61,12 +61,14 @@ from attnspec.report.joined import (
     shade_verdict,
 )
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
-from attnspec.report.pictures import LEVELS, PictureGrid, fit_pictures
+from attnspec.report.pictures import PALETTE_STEPS, PictureGrid, fit_pictures
 from attnspec.report.sections import RANKING_EXITS, PageSection, SectionMaker, check_shown, make_ranking
 from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
 
-PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
-OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
+# how many picture cells a page draws before it refers to the record instead
+PICTURED_CELLS = 1_100
+# how many findings that gate stand open; the rest can be opened one by one
+OPEN_FINDINGS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +111,20 @@ class PageFinding:
 
 def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
-    cards = [card for subject in joined.subjects for card in _findings_of_one(joined, subject, strict=strict)]
+    cards = [card for subject in joined.subjects
+             for card in _findings_of_one(joined, subject, strict=strict)]
     return _add_pictures_to_page(sorted(cards, key=_page_gravity))
 
 
-def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
-    """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
-    every = [_make_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
+def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *,
+                     strict: bool) -> Iterator[PageFinding]:
+    """Makes a card for each cause, and for each clause without a known cause, or not as listed."""
+    every = [_make_finding(number, clause, subject, joined.outcomes_of(subject, clause.id),
+                           strict=strict)
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
-    failures = [outcome for finding in left.values() for outcome in finding.outcomes if outcome.verdict in FAILURES]
+    failures = [outcome for finding in left.values()
+                for outcome in finding.outcomes if outcome.verdict in FAILURES]
     for group in _group_by_cause(failures, strict=strict):
         alike = [left.pop(failure.clause) for failure in group.failures if failure.clause in left]
         if group.cause is None:
@@ -136,9 +142,11 @@ def _group_by_cause(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Ex
     gating = [failure for failure in failures if failure.does_gate(strict=strict)]
     groups = list(explain_bugs(gating))
     for beside in explain_bugs(failures) if len(gating) < len(failures) else ():
-        advice = tuple(failure for failure in beside.failures if not failure.does_gate(strict=strict))
+        advice = tuple(failure
+                       for failure in beside.failures if not failure.does_gate(strict=strict))
         host = max(groups, key=lambda group: _count_shared_failures(group, beside), default=None)
-        if advice and host and host.cause and beside.cause and _count_shared_failures(host, beside):
+        if advice and host and host.cause and beside.cause and _count_shared_failures(host,
+                                                                                      beside):
             groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))
         elif advice:
             groups.append(replace(beside, failures=advice))
@@ -157,22 +165,27 @@ def _lead_with(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
 
 
 def _sign_of_advice(outcome: Outcome) -> Sign:
-    return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
+    if is_other_convention(outcome):
+        return OTHER_CONVENTION
+    return ADVICE
 
 
 def _make_finding(
-    number: int, clause: ClauseText, subject: JudgedSubject, outcomes: tuple[Outcome, ...], *, strict: bool,
+    number: int, clause: ClauseText, subject: JudgedSubject, outcomes: tuple[Outcome, ...], *,
+    strict: bool,
 ) -> PageFinding | None:
-    failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
+    failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS),
+                    key=_outcome_gravity)
     if not failed:
         return None
     worst, does_gate = failed[0], any(o.does_gate(strict=strict) for o in failed)
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
-        anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
+        anchor=finding_anchor(number, subject), clause=clause, subject=subject,
+        outcomes=tuple(failed),
         sign=_sign_of_advice(worst) if is_advice else SIGNS[worst.verdict],
         css=shade_verdict(worst.verdict, worst.level),
-        dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
+        dtypes=" ".join(SHORT_NAMES[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed
                      for known in explaining_findings(subject, outcome)}.values()))
@@ -183,7 +196,9 @@ def measured_margin(outcome: Outcome) -> float:
     measured = outcome.evidence.measured if outcome.evidence else None
     if measured is None:
         return 0.0
-    return math.inf if math.isnan(measured.margin) else measured.margin
+    if math.isnan(measured.margin):
+        return math.inf
+    return measured.margin
 
 
 def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
@@ -192,33 +207,43 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 
 def _page_gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
-    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
+    return (not finding.does_gate, LEVEL_WEIGHTS[first.level], SIGNS[first.verdict].rank,
+            -finding.failures,
+            -finding.clauses,
             *rank_clarity(first), *_outcome_gravity(first))
 
 
 def _add_pictures_to_page(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
-    opened = [replace(finding, is_open=finding.does_gate and place < OPEN) for place, finding in enumerate(found)]
+    opened = [replace(finding, is_open=finding.does_gate and place < OPEN_FINDINGS)
+              for place, finding in enumerate(found)]
     evidence = [finding.outcomes[0].evidence for finding in found]
     cases = [each.pictures if each else () for each in evidence]
     drawn = fit_pictures(cases, PICTURED_CELLS, PICTURED_CELLS)
-    return tuple(replace(finding, omitted=len(pictures)) if grids is None else replace(finding, pictures=grids)
+    return tuple(replace(finding, omitted=len(pictures)) if grids is None
+                 else replace(finding, pictures=grids)
                  for finding, pictures, grids in zip(opened, cases, drawn, strict=True))
 
 
-_SPACE = "{http://www.w3.org/1998/Math/MathML}"
+_MATHML_NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({
-    "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "mfrac", "msqrt",
-    "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts", "mprescripts",
+    "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "mfrac",
+    "msqrt",
+    "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts",
+    "mprescripts",
     "none", "mtable", "mtr", "mtd", "menclose", "mfenced",
 })
 _ATTRIBUTES = frozenset({
-    "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "form", "separator",
-    "symmetric", "largeop", "movablelimits", "accent", "accentunder", "linethickness", "width", "height",
-    "depth", "lspace", "rspace", "minsize", "maxsize", "columnalign", "rowspacing", "columnspacing",
+    "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "form",
+    "separator",
+    "symmetric", "largeop", "movablelimits", "accent", "accentunder", "linethickness", "width",
+    "height",
+    "depth", "lspace", "rspace", "minsize", "maxsize", "columnalign", "rowspacing",
+    "columnspacing",
     "columnlines", "rowlines", "notation", "open", "close", "separators",
 })
-_CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3, "munderover": 3}
+_CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3,
+             "munderover": 3}
 
 
 @lru_cache(maxsize=1024)
@@ -228,7 +253,8 @@ def formula_markup(latex: str) -> Markup | None:
         return None
     try:
         drawn = convert(latex, display="block")
-    except Exception:  # the converter raises IndexError, KeyError and its own; a formula never costs a page
+    # the converter raises IndexError, KeyError and its own; a formula never costs a page
+    except Exception:
         return None
     return Markup(drawn) if _is_plain(drawn) else None
 
@@ -245,7 +271,8 @@ def _is_plain(drawn: str) -> bool:
         root = ElementTree.fromstring(drawn)
     except ElementTree.ParseError:
         return False
-    return all(_is_sound(element, element.tag.removeprefix(_SPACE)) for element in root.iter())
+    return all(_is_sound(element, element.tag.removeprefix(_MATHML_NAMESPACE))
+               for element in root.iter())
 
 
 def _is_sound(element: ElementTree.Element, name: str) -> bool:
@@ -255,8 +282,9 @@ def _is_sound(element: ElementTree.Element, name: str) -> bool:
     return is_known and is_whole and "\\" not in (element.text or "")
 
 
-FILES: Mapping[str, str] = {
-    "css": "page.css", "js": "page.js", "audit_css": "audit/audit.css", "audit_js": "audit/audit.js"}
+TEMPLATE_FILES: Mapping[str, str] = {
+    "css": "page.css", "js": "page.js", "audit_css": "audit/audit.css",
+    "audit_js": "audit/audit.js"}
 
 
 @lru_cache(maxsize=1)
@@ -264,18 +292,23 @@ def page_environment() -> Environment:
     """The environment that every page and picture is rendered in. What a record holds is escaped."""
     source = folder("reports") / "page"
     environment = Environment(
-        loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
+        loader=FileSystemLoader(source),
+        autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": format_figure, "duration": format_duration, "gauge": gauge_margin, "moment": format_moment,
+        "figure": format_figure, "duration": format_duration, "gauge": gauge_margin,
+        "moment": format_moment,
         "counted": count_noun, "mathml": formula_markup, "plainly": yes_or_no, "exit": exit_words,
-        "web": web_address, "language": language_of_text, "breakable": _breakable_markup, "short": SHORT.__getitem__,
-        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor, "prose": _prose_markup,
-        "said": word_for_reader, "library": _library_folder, "listed": list_defaults, "verbatim": _verbatim_markup}
+        "web": web_address, "language": language_of_text, "breakable": _breakable_markup,
+        "short": SHORT_NAMES.__getitem__,
+        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor,
+        "prose": _prose_markup,
+        "said": word_for_reader, "library": _library_folder, "listed": list_defaults,
+        "verbatim": _verbatim_markup}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
-        for name, file in FILES.items()}
+        for name, file in TEMPLATE_FILES.items()}
     return environment
 
 
@@ -291,7 +324,8 @@ def _piece_markup(part: str) -> Markup:
     if part.startswith("`") and part.endswith("`") and len(part) > 1:
         return Markup("<code>{0}</code>").format(part.strip("`"))
     if web_address(part):
-        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, name_thread(part))
+        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part,
+                                                                                name_thread(part))
     return Markup.escape(part)
 
 
@@ -314,7 +348,8 @@ def _breakable_markup(name: str) -> Markup:
 
 
 AXES: Mapping[str, str] = {
-    "B": "batch", "H": "query heads", "Hkv": "key and value heads", "T": "query length", "S": "key and value length",
+    "B": "batch", "H": "query heads", "Hkv": "key and value heads", "T": "query length",
+    "S": "key and value length",
     "D": "head width (d_k)", "Dv": "head width of the values", "M": "model width (d_model)",
 }
 
@@ -325,7 +360,8 @@ def write_page(records: Sequence[RunRecord], path: Path, *, compared: RunCompari
     write_whole(path, render_page(records, compared=compared, past=past, further=further), "page")
 
 
-def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None,
+def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None = None,
+                past: History | None = None,
                 further: Sequence[SectionMaker] = ()) -> str:
     """The page of one or several runs as one HTML document that needs nothing else.
 
@@ -333,13 +369,14 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
     compared, past: how the runs stand to an earlier one, and the runs before them, where that is wanted.
     further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
-    earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
+    earlier = {"compared": compared, "history": past, "rounding": MARGIN_FACTOR}
     return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further),
                                                                 **earlier})
 
 
-def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
-    """All that the templates speak of."""
+def _page_variables(records: Sequence[RunRecord],
+                    further: Sequence[SectionMaker]) -> Mapping[str, object]:
+    """Collects all that the templates speak of."""
     joined = join_records(records)
     made = (make(records) for make in (*further, ranking_section))
     sections = tuple(section for section in made if section)
@@ -349,14 +386,17 @@ def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker
     looked = make_audit(joined) if is_judged and is_audit(joined) else None
     found = looked.habits if looked else find_habits(joined) if joined.probes else None
     return {
-        "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments_of_runs(joined),
+        "joined": joined, "strict": joined.is_strict, "summary": summary,
+        "environment": _environments_of_runs(joined),
         "sections": sections, "is_judged": is_judged, "audit": looked,
         "habits": found, "answers": collect_answers(found) if found else None,
         "title": _audit_headline(looked, summary) if looked else _title_of_page(
             summary, next(iter(sections), None), found, is_judged=is_judged),
-        **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged else {}),
-        "held": compared_runs(joined), "conventions": _conventions_of_page(joined), "legend": LEGEND, "axes": AXES,
-        "levels": LEVELS,
+        **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged
+           else {}),
+        "held": compared_runs(joined), "conventions": _conventions_of_page(joined),
+        "legend": LEGEND, "axes": AXES,
+        "levels": PALETTE_STEPS,
     }
 
 
@@ -366,13 +406,15 @@ def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
     if ranked is None:
         return None
     html = page_environment().get_template("ranking.html").render(ranking=ranked)
-    return PageSection("Ranking", "ranking", ranked.headline, ranked.css, Markup(html), RANKING_EXITS,
+    return PageSection("Ranking", "ranking", ranked.headline, ranked.css, Markup(html),
+                       RANKING_EXITS,
                        lambda record: bool(record.ranks))
 
 
 def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
-    """Those that everybody is asked, and those that somebody here has an answer to."""
-    told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
+    """Picks the conventions that everybody is asked, and those that somebody here has an answer to."""
+    told = {name for each in joined.subjects
+            for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
 
 
@@ -381,18 +423,20 @@ def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """What only a page with verdicts speaks of."""
+    """Collects what only a page with verdicts speaks of."""
     told = make_findings(joined, strict=joined.is_strict)
     return {
-        "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
-        "themes": group_by_theme(joined), "trust": measure_trust(joined), "readings": collect_readings(joined),
+        "findings": told,
+        "following": {other.clause.id for finding in told for other in finding.alike},
+        "themes": group_by_theme(joined), "trust": measure_trust(joined),
+        "readings": collect_readings(joined),
         "sizes": measure_subjects(joined),
         "at_sizes": coverage_at_named_sizes(joined), **_common_variables(joined),
     }
 
 
 def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """What pages of either kind speak of where there are verdicts."""
+    """Collects what pages of either kind speak of where there are verdicts."""
     return {
         "silences": find_silences(joined), "never": never_decided(joined),
         "applies_to_nobody": applying_to_nobody(joined),
@@ -401,7 +445,8 @@ def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
 
 
 def _title_of_page(
-    summary: Summary, measured: PageSection | None, found: ConventionTable | None, *, is_judged: bool,
+    summary: Summary, measured: PageSection | None, found: ConventionTable | None, *,
+    is_judged: bool,
 ) -> tuple[str, str]:
     """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
     if is_judged:

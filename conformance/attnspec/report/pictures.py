@@ -10,17 +10,18 @@ from attnspec.core.nouns import Panel
 from attnspec.record.outcome import Picture
 from attnspec.report.figures import format_figure
 
-LEVELS = 8          # steps of the sequential palette, and of each arm of the diverging one
-_SIDE = 16          # rows and columns that are drawn at most
-_ROOMY = 6          # up to so many columns the numbers themselves are written into the cells: three such stand abreast
-_CELL = (14, 46)    # width of a bare cell and of one with its number
-_HEIGHT = (14, 24)
-_MARGIN = (26, 14)  # left and top, for the indices
+PALETTE_STEPS = 8          # steps of the sequential palette, and of each arm of the diverging one
+_MOST_CELLS_ABREAST = 16          # rows and columns that are drawn at most
+# up to so many columns the numbers themselves are written into the cells: three such stand abreast
+_COLUMNS_WITH_NUMBERS = 6
+_CELL_WIDTHS = (14, 46)    # width of a bare cell and of one with its number
+_CELL_HEIGHTS = (14, 24)
+_INDEX_MARGINS = (26, 14)  # left and top, for the indices
 
 MARKS: Mapping[str, str] = {"x": "masked", "u": "unjudged"}
 """By the record's mark, the class of an entry."""
 
-SAYS: Mapping[str, str] = {
+MARK_MEANINGS: Mapping[str, str] = {
     "worst": "the worst entry", "masked": "masked", "unjudged": "not judged by this clause",
     "nan": "not a finite number"}
 """What the legend says of a class of entries."""
@@ -90,12 +91,15 @@ class _Scale:
         if math.isinf(entry):
             return "inf"
         arm = ("n" if entry < 0 else "p") if self.is_diverging else "s"
-        return f"{arm}{step}" if (step := self._step_of(abs(entry) if self.is_diverging else entry)) else "z"
+        if step := self._step_of(abs(entry) if self.is_diverging else entry):
+            return f"{arm}{step}"
+        return "z"
 
     def _step_of(self, entry: float) -> int:
         low = 0.0 if self.is_diverging else self.low
-        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0  # halves: no overflow
-        return max(0, min(math.ceil(LEVELS * share), LEVELS))
+        # halves: no overflow
+        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0
+        return max(0, min(math.ceil(PALETTE_STEPS * share), PALETTE_STEPS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +127,25 @@ class _ShownPart:
         return _shape_of_entries(self.entries)
 
 
-def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
+def make_grid(picture: Picture, around: tuple[int, int] = (0, 0),
+              scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
     shown, scale = _crop_picture(picture, around), scale or _scale_of_picture(picture)
     rows, columns = shown.shape
-    is_roomy = columns <= _ROOMY
-    width, height = _CELL[is_roomy], _HEIGHT[is_roomy]
+    is_roomy = columns <= _COLUMNS_WITH_NUMBERS
+    width, height = _CELL_WIDTHS[is_roomy], _CELL_HEIGHTS[is_roomy]
     cells = tuple(_picture_cells(shown, scale, (width, height)))
-    row_at, column_at = picture.worst if len(picture.worst) == len(_MARGIN) else (-1, -1)
+    row_at, column_at = picture.worst if len(picture.worst) == len(_INDEX_MARGINS) else (-1, -1)
     return PictureGrid(
         name=picture.name, rows=picture.rows, columns=picture.columns, cells=cells,
         row_ticks=_picture_ticks(shown.corner[0], rows, height, row_at),
         column_ticks=_picture_ticks(shown.corner[1], columns, width, column_at),
-        width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
+        width=_INDEX_MARGINS[0] + columns * width, height=_INDEX_MARGINS[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
-        crop_text=_describe_crop(_full_shape(picture), shown.shape), legend=_describe_legend(cells),
+        low=format_figure(-scale.high if scale.is_diverging else scale.low),
+        high=format_figure(scale.high),
+        crop_text=_describe_crop(_full_shape(picture), shown.shape),
+        legend=_describe_legend(cells),
         says=_describe_picture(shown, scale))
 
 
@@ -154,7 +161,8 @@ def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
                  for picture in pictures if picture.entries)
 
 
-def fit_pictures(cases: Iterable[Sequence[Picture]], room: int, most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
+def fit_pictures(cases: Iterable[Sequence[Picture]], room: int,
+                 most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
     """Draws the pictures of each case as long as there is room for so many cells, and none of more than `most`; None
     where they are left out.
     """
@@ -168,14 +176,15 @@ def fit_pictures(cases: Iterable[Sequence[Picture]], room: int, most: int) -> It
 def drawn_cells(picture: Picture) -> int:
     """How many entries of a picture are drawn, which is what it costs."""
     rows, columns = _shape_of_entries(picture.entries)
-    return min(rows, _SIDE) * min(columns, _SIDE)
+    return min(rows, _MOST_CELLS_ABREAST) * min(columns, _MOST_CELLS_ABREAST)
 
 
 def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
     top, left = (_crop_start(place, length)
                  for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
-    entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
-    row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
+    entries = tuple(row[left : left + _MOST_CELLS_ABREAST]
+                    for row in picture.entries[top : top + _MOST_CELLS_ABREAST])
+    row, column = picture.first if len(picture.first) == len(_INDEX_MARGINS) else (0, 0)
     return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
 
@@ -187,7 +196,8 @@ def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, 
 def _is_difference(picture: Picture) -> bool:
     """Whether it is said to be; in older records the name says so: `difference`, or `this - that`."""
     return picture.panel is Panel.DIFFERENCE or (
-        picture.panel is Panel.BESIDE and ("difference" in picture.name.lower() or " - " in picture.name))
+        picture.panel is Panel.BESIDE
+        and ("difference" in picture.name.lower() or " - " in picture.name))
 
 
 def _worst_entry(picture: Picture) -> tuple[int, int]:
@@ -209,12 +219,13 @@ def _shape_of_entries(entries: Sequence[Sequence[float | str]]) -> tuple[int, in
 
 
 def _full_shape(picture: Picture) -> tuple[int, int]:
-    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape_of_entries(picture.entries)
+    rows, columns = (picture.whole if len(picture.whole) == len(_INDEX_MARGINS)
+                     else _shape_of_entries(picture.entries))
     return rows, columns
 
 
 def _crop_start(place: int, length: int) -> int:
-    return max(0, min(place - _SIDE // 2, length - _SIDE))
+    return max(0, min(place - _MOST_CELLS_ABREAST // 2, length - _MOST_CELLS_ABREAST))
 
 
 def _finite_entries(pictures: Iterable[Picture]) -> list[float]:
@@ -229,7 +240,7 @@ def _scale_of_picture(picture: Picture) -> _Scale:
 
 
 def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
-    """From the least to the greatest entry of them all."""
+    """Makes one scale from the least to the greatest entry of all pictures."""
     finite = _finite_entries(pictures)
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
@@ -245,13 +256,15 @@ def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[i
                   size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
-    is_told = size[0] == _CELL[1] or not math.isfinite(entry)
+    is_told = size[0] == _CELL_WIDTHS[1] or not math.isfinite(entry)
     over = [mark] if mark == "masked" or not is_judged else []
     over += ["worst"] if shown.is_worst(row, column) else []
-    said = "".join(f", {SAYS[each]}" for each in over)
-    return PictureCell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1],
-                       scale.css(entry) if is_judged else "z", _format_entry(entry) if is_told and is_judged else "",
-                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {format_figure(entry, 6)}{said}",
+    said = "".join(f", {MARK_MEANINGS[each]}" for each in over)
+    return PictureCell(_INDEX_MARGINS[0] + column * size[0], _INDEX_MARGINS[1] + row * size[1],
+                       scale.css(entry) if is_judged else "z",
+                       _format_entry(entry) if is_told and is_judged else "",
+                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) "
+                       f"= {format_figure(entry, 6)}{said}",
                        " ".join(over))
 
 
@@ -265,7 +278,7 @@ def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[Pictu
     """The indices that are written, at the middle of their cells: not all where cells are small, that of the worst
     entry in any case, and then not its neighbours.
     """
-    step = 1 if count <= _ROOMY else 4
+    step = 1 if count <= _COLUMNS_WITH_NUMBERS else 4
     here = range(first, first + count)
     written = [index for index in here[::step] if step == 1 or worst not in here or abs(index - worst) > 1]
     return tuple(PictureTick((index - first) * size + size // 2, index, index == worst)
@@ -273,20 +286,24 @@ def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[Pictu
 
 
 def _describe_legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
-    """What occurs among the cells and is no colour of the scale."""
+    """Lists the marks among the cells, which are no colour of the scale."""
     met = {name for cell in cells for name in cell.overlay_css.split()} | {
         "nan" for cell in cells if cell.css in ("nan", "inf")}
-    return tuple((name, says) for name, says in SAYS.items() if name in met)
+    return tuple((name, says) for name, says in MARK_MEANINGS.items() if name in met)
 
 
 def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
     """The picture in a sentence: its axes, its colours, and what is marked."""
     picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
     low = -scale.high if scale.is_diverging else scale.low
-    worst = f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}." if picture.worst[1:] else ""
-    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
+    worst = (f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}."
+             if picture.worst[1:] else "")
+    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to "
+            f"{left + columns - 1} across; "
             f"colours from {format_figure(low)} to {format_figure(scale.high)}.{worst}")
 
 
 def _describe_crop(full: tuple[int, int], drawn: tuple[int, int]) -> str:
-    return "" if full == drawn else f"{drawn[0]} × {drawn[1]} of {full[0]} × {full[1]} entries"
+    if full == drawn:
+        return ""
+    return f"{drawn[0]} × {drawn[1]} of {full[0]} × {full[1]} entries"

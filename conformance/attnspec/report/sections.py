@@ -48,20 +48,22 @@ def check_shown(records: Iterable[RunRecord], sections: Iterable[PageSection] = 
     for record in records:
         if record.measures_attnspec and not any(section.is_of(record) for section in shown):
             raise UsageError(
-                "a record measures attnspec itself, its power or its false alarms, and the installed package makes no "
+                "a record measures attnspec itself, its power or its false alarms, "
+                "and the installed package makes no "
                 f"page of that. {way}")
 
 
-WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
-         KernelStanding.NOT_JUDGED: "was not judged"}
-CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
+STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+                  KernelStanding.NOT_JUDGED: "was not judged"}
+STANDING_CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad",
+                KernelStanding.NOT_JUDGED: "idle"}
 SIGNS = {"good": "✓", "bad": "✗", "idle": "?"}
 RANKING_EXITS = {
     0: "all kernels conform",
     1: "a kernel does not conform",
     2: "a kernel was not judged, and all others conform; or the run was interrupted",
 }
-CAUSES = 12
+MOST_CAUSES = 12
 """So many likely causes are listed with the kernels that have them."""
 
 
@@ -105,12 +107,16 @@ def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
         return None
     ordered = sorted(kernels.values(), key=_rank_order)
     conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
-    is_whole = conforming == len(ordered) and not any(record.is_interrupted for record in records if record.ranks)
-    headline = f"{conforming} of {count_noun(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
+    is_whole = (conforming == len(ordered) and not any(record.is_interrupted
+                                                       for record in records if record.ranks))
+    headline = (f"{conforming} of {count_noun(len(ordered), 'kernel')} "
+                f"{'conforms' if conforming == 1 else 'conform'}")
     return Ranking(
-        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _ranking_rows(ordered),
+        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle",
+        _ranking_rows(ordered),
         _shared_causes(ordered),
-        tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
+        tuple(Counter(clause for each in ordered
+                      for clause in each.failing).most_common(MOST_CAUSES)),
         sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
 
 
@@ -125,12 +131,13 @@ def _are_some_wrong(kernels: Sequence[KernelRanked]) -> bool:
 
 def _ranking_rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
     keys = [_rank_order(kernel)[:2] for kernel in kernels]
-    return tuple(_ranking_row(keys.index(key) + 1, kernel) for key, kernel in zip(keys, kernels, strict=True))
+    return tuple(_ranking_row(keys.index(key) + 1, kernel)
+                 for key, kernel in zip(keys, kernels, strict=True))
 
 
 def _ranking_row(place: int, kernel: KernelRanked) -> RankingRow:
-    css = CSS[kernel.verdict]
-    return RankingRow(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
+    css = STANDING_CSS[kernel.verdict]
+    return RankingRow(place, kernel, STANDING_WORDS[kernel.verdict], css, SIGNS[css])
 
 
 def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
@@ -140,4 +147,5 @@ def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
         if kernel.first and kernel.first.cause:
             found.setdefault((kernel.first.cause, kernel.first.fault), []).append(kernel.subject)
     often = sorted(found.items(), key=lambda pair: -len(pair[1]))
-    return tuple(SharedCause(says, fault, tuple(whom)) for (says, fault), whom in often[:CAUSES])
+    return tuple(SharedCause(says, fault, tuple(whom))
+                 for (says, fault), whom in often[:MOST_CAUSES])

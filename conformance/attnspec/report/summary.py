@@ -36,12 +36,13 @@ from attnspec.report.likely_cause import (
 )
 from attnspec.report.sections import PageSection
 
-EXITS = {
+EXIT_WORDS = {
     0: "conforms",
     1: "violated: a `must` clause does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
-PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
+PROBE_EXIT_WORDS = {0: "no answer against a manifest", 1: "an answer against a manifest",
+                    2: "not everything was asked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,51 +92,62 @@ class Summary:
 
 def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
     """Summarises runs: counts, and says what they come to."""
-    standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
+    standings = tuple(_make_standing(joined, subject, strict=strict)
+                      for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.is_interrupted)
     title, css = _title_of_summary(joined, standings, is_whole=not interrupted)
     return Summary(
-        title=title, css=css, standings=standings, interrupted_runs=interrupted, digests=_spec_digests(joined.runs),
-        items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
+        title=title, css=css, standings=standings, interrupted_runs=interrupted,
+        digests=_spec_digests(joined.runs),
+        items=len(joined.outcomes),
+        cases=sum(outcome.cases for outcome in joined.outcomes.values()),
         no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()),
         probes=sum(len(run.record.probes) for run in joined.runs))
 
 
 def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
-    """What the exit code of a run means. sections: those of the page, which know the codes of other kinds of runs."""
+    """Says what the exit code of a run means. sections: of the page; they know codes of other kinds of runs."""
     footer = run.record.footer
     if footer is None:
         return "none: the run was interrupted"
     record = run.record
     measured = next((section.exits for section in sections if section.is_of(record)), None)
-    words = EXITS if record.outcomes else measured or (PROBE_EXITS if record.probes else EXITS)
+    words = (EXIT_WORDS if record.outcomes else measured
+             or (PROBE_EXIT_WORDS if record.probes else EXIT_WORDS))
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
-def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
+def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *,
+                   strict: bool) -> SubjectStanding:
     outcomes = joined.outcomes_of_subject(subject)
     worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
-    is_whole = not any(run.record.is_interrupted for run in joined.runs if run.letter in subject.runs)
+    is_whole = not any(run.record.is_interrupted
+                       for run in joined.runs if run.letter in subject.runs)
     word, css = _word_of_standing(flat, subject.broken_reason, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
     groups = explain_bugs(failures)
     efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
     cause = likely_without_share(groups, is_sought=efforts != {Effort.GLANCE.value})
-    return SubjectStanding(subject, word, css, _sentence_of_standing(flat, worst, subject, groups, strict=strict),
-                           _shares_by_verdict(outcomes), len(flat), cause, _beginning_of_failures(groups, cause),
+    return SubjectStanding(subject, word, css,
+                           _sentence_of_standing(flat, worst, subject, groups, strict=strict),
+                           _shares_by_verdict(outcomes), len(flat), cause,
+                           _beginning_of_failures(groups, cause),
                            tuple(refused_by(subject.card, flat)),
-                           other_conventions(_recommendations_not_followed(flat, strict=strict), subject.card))
+                           other_conventions(_recommendations_not_followed(flat, strict=strict),
+                                             subject.card))
 
 
 def _beginning_of_failures(groups: Sequence[ExplainedFailures], cause: str) -> str:
-    """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
+    """Says where the first cause begins, as most of its failures do; empty where the cause says as much."""
     first = next(iter(groups), None)
     if first is None or " where " in cause:
         return ""
-    told = [failure.evidence.begins for failure in first.failures if failure.evidence and failure.evidence.begins]
+    told = [failure.evidence.begins
+            for failure in first.failures if failure.evidence and failure.evidence.begins]
     usual = usual_beginning(first.failures) if 2 * len(told) > len(first.failures) else ""
-    return next((each for each in told if usual and lower_first_letter(each).startswith(usual)), "")
+    return next((each for each in told if usual and lower_first_letter(each).startswith(usual)),
+                "")
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
@@ -150,13 +162,15 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
 
 def _shares_by_verdict(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
     """The clauses by the verdict over all dtypes, gravest first."""
-    worst = [(overall_verdict(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
+    worst = [(overall_verdict(outcome.verdict for outcome in group), group[0].level)
+             for group in outcomes.values()]
     found = Counter((verdict, shade_verdict(verdict, level)) for verdict, level in worst)
     ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
     return tuple(VerdictShare(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
 
-def _word_of_standing(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
+def _word_of_standing(outcomes: Sequence[Outcome], broken: str, *, strict: bool,
+                      is_whole: bool) -> tuple[str, str]:
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return "does not conform", "bad"
     if broken or not any(outcome.verdict in DECIDED for outcome in outcomes):
@@ -166,15 +180,19 @@ def _word_of_standing(outcomes: Sequence[Outcome], broken: str, *, strict: bool,
     return f"conforms{describe_exceptions(outcomes)}", "good"
 
 
-def _sentence_of_standing(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
+def _sentence_of_standing(outcomes: Sequence[Outcome], worst: Sequence[Verdict],
+                          subject: JudgedSubject,
                           groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_failing_clauses(groups)):
-        told = f"{failing} of {count_noun(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
-        return "; ".join([f"{told}{_count_causes(groups)}", *_advice_words(outcomes, strict=strict)])
+        told = (f"{failing} of {count_noun(total, 'clause')} "
+                f"{'fails' if failing == total == 1 else 'fail'}")
+        return "; ".join([f"{told}{_count_causes(groups)}",
+                          *_advice_words(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
-        return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
+        return (f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of "
+                f"{subject.label} not as listed")
     held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
     passing = [subject.card.passing_error] if subject.card and subject.card.passing_error else []
     return "; ".join([held, *_advice_words(outcomes, strict=strict), *passing])
@@ -187,7 +205,9 @@ def _count_causes(groups: Sequence[ExplainedFailures]) -> str:
         return ""
     said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
     clauses = _failing_clauses(known)
-    return said if clauses == _failing_clauses(groups) else f"{said} for {len(clauses)} of them"
+    if clauses == _failing_clauses(groups):
+        return said
+    return f"{said} for {len(clauses)} of them"
 
 
 def _failing_clauses(groups: Sequence[ExplainedFailures]) -> set[str]:
@@ -196,26 +216,31 @@ def _failing_clauses(groups: Sequence[ExplainedFailures]) -> set[str]:
 
 def _advice_words(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     """`2 recommendations not followed (2 may)`; and the conventions that libraries use and nobody recommends."""
-    failed = {outcome.clause: outcome for outcome in _recommendations_not_followed(outcomes, strict=strict)}.values()
+    failed = {outcome.clause: outcome
+              for outcome in _recommendations_not_followed(outcomes, strict=strict)}.values()
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
-        yield f"{count_noun(len(others), 'recommendation')} not followed ({_count_by_level(others)})"
+        yield (f"{count_noun(len(others), 'recommendation')} not followed "
+               f"({_count_by_level(others)})")
     if conventions:
         yield (f"{count_noun(len(conventions), 'convention')} in use, "
                f"but not recommended ({_count_by_level(conventions)})")
 
 
-def _recommendations_not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
-    return (each for each in outcomes if each.verdict in FAILURES and not each.does_gate(strict=strict))
+def _recommendations_not_followed(outcomes: Sequence[Outcome], *,
+                                  strict: bool) -> Iterator[Outcome]:
+    return (each
+            for each in outcomes if each.verdict in FAILURES and not each.does_gate(strict=strict))
 
 
 def _count_by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str,
-                                                                                                               str]:
+def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding], *,
+                      is_whole: bool) -> tuple[str,
+                                               str]:
     if not standings and joined.faults:
         return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
@@ -227,7 +252,8 @@ def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding
         others = "".join(f"; {each}" for each in only.conventions) if only.css == "good" else ""
         refused = f"; refuses {', '.join(only.refused_words)}" if only.refused_words else ""
         return f"{only.subject.label} {only.word}{refused}{others}", only.css
-    return f"{_share_that_conforms(standings)}{describe_exceptions(joined.outcomes.values())}", _worst_css(standings)
+    return (f"{_share_that_conforms(standings)}{describe_exceptions(joined.outcomes.values())}",
+            _worst_css(standings))
 
 
 def _share_that_conforms(standings: Sequence[SubjectStanding]) -> str:
@@ -248,7 +274,8 @@ def _spec_digests(runs: Sequence[JoinedRun]) -> tuple[tuple[str, str, str], ...]
     for run in runs:
         header = run.record.header
         laws.setdefault((header.spec_version, header.spec_digest), []).append(run.letter)
-    return tuple((version, digest, " ".join(letters)) for (version, digest), letters in laws.items())
+    return tuple((version, digest, " ".join(letters))
+                 for (version, digest), letters in laws.items())
 
 
 LEGEND: tuple[Sign, ...] = tuple(SIGNS.values())
@@ -275,15 +302,18 @@ def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
             for outcome in outcomes:
                 if outcome.verdict in _NOT_DECIDED:
                     reason = shared_reason(subject.card.id, _reason_of_silence(outcome))
-                    groups.setdefault((outcome.verdict, reason), []).append((subject.label, outcome))
+                    groups.setdefault((outcome.verdict, reason),
+                                      []).append((subject.label, outcome))
     texts = {clause.id: clause for clause in joined.clauses}
-    found = [_make_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
+    found = [_make_silence(verdict, reason, members, texts)
+             for (verdict, reason), members in groups.items()]
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
 
 
 def never_decided(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     """Clauses that apply to somebody and decided nothing about anybody, faults included."""
-    decided = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
+    decided = {outcome.clause
+               for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
     idle = {clause.id for clause in applying_to_nobody(joined)}
     return tuple(clause for clause in joined.clauses if clause.id not in decided | idle)
 
@@ -297,7 +327,8 @@ def _reason_of_silence(outcome: Outcome) -> str:
 
 
 def _make_silence(
-    verdict: Verdict, reason: str, members: list[tuple[str, Outcome]], texts: Mapping[str, ClauseText],
+    verdict: Verdict, reason: str, members: list[tuple[str, Outcome]],
+    texts: Mapping[str, ClauseText],
 ) -> Silence:
     by_subject: dict[str, dict[str, None]] = {}
     for label, outcome in members:
@@ -305,7 +336,8 @@ def _make_silence(
     alike: dict[tuple[str, ...], list[str]] = {}
     for label, clauses in by_subject.items():
         alike.setdefault(tuple(clauses), []).append(label)
-    whom = tuple((tuple(labels), tuple(texts[clause] for clause in clauses)) for clauses, labels in alike.items())
+    whom = tuple((tuple(labels), tuple(texts[clause] for clause in clauses))
+                 for clauses, labels in alike.items())
     return Silence(SIGNS[verdict], reason, len(members), whom)
 
 

@@ -34,7 +34,16 @@ from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
 from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
-from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE, Done, Event, Handler, ItemFinished, RunFinished, RunStarted
+from attnspec.record.events import (
+    OWN_DEVICE,
+    SUBJECT_LIBRARIES,
+    Done,
+    Event,
+    Handler,
+    ItemFinished,
+    RunFinished,
+    RunStarted,
+)
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
@@ -269,7 +278,7 @@ def _end_silent_workers(folder: Path, over: threading.Event) -> None:
 _FOREIGN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER",
                       "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID",
                       "PYTEST_CURRENT_TEST")
-_NAMED_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
+_NAMED_PACKAGES = (*SUBJECT_LIBRARIES, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
@@ -312,10 +321,10 @@ def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
         "threads": "1 a worker",
         **_package_versions(),
     }
-    there = audited_environment(OF_SUBJECTS)
+    there = audited_environment(SUBJECT_LIBRARIES)
     if not there:
         return own
-    kept = {name: value for name, value in own.items() if name not in OF_SUBJECTS}
+    kept = {name: value for name, value in own.items() if name not in SUBJECT_LIBRARIES}
     return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 

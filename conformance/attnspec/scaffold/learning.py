@@ -146,7 +146,7 @@ def _find_nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> 
     for axes in _MASK_SHAPES:
         trier.nearest = None
         _learn_mask(form, [axes], means, rest, trier)
-        if trier.nearest and trier.nearest.step is Progress.OTHER_NUMBERS:
+        if trier.nearest and trier.nearest.progress is Progress.OTHER_NUMBERS:
             return trier.nearest
     return None
 

@@ -28,10 +28,10 @@ def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) 
     trier.nearest = None
     if trier.is_right(ragged, plain_problem(ragged)):
         return replace(form, variants={**form.variants, PADDED_VARIANT: ragged})
-    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+    if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS:
         return form
     against = trier.nearest.objection
-    alike = replace(ragged, padded_alike=True)
+    alike = replace(ragged, is_padded_alike=True)
     why = ("the length of the first entry of the batch serves for all" if trier.is_right(alike, plain_problem(alike))
            else "what lies beyond is not hidden")
     warning = (f"LENGTHS: its {parameter.name} are wrong: {why}. Handed padding behind its input, {against}: attnspec "

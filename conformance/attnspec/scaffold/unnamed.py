@@ -100,7 +100,7 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
     trier.nearest = None
     if trier.is_right(variant, plain_problem(variant)):
         return replace(form, variants={**form.variants, parameter.name: variant})
-    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+    if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS:
         return form
     warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {trier.nearest.objection}. It "
                "should change nothing: attnspec check says what is wrong.")

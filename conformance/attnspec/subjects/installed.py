@@ -26,14 +26,14 @@ from packaging.utils import canonicalize_name
 from attnspec.core.errors import TargetError, quoted
 from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
-from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.events import SUBJECT_LIBRARIES
 from attnspec.spec.yaml_lines import Fields
 
 if TYPE_CHECKING:
     from attnspec.hosting.client import Client
 
 
-SAME_NAMES = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow", "triton"})
+SAME_NAMES = frozenset({*SUBJECT_LIBRARIES, "einops", "pytest", "scipy", "tensorflow", "triton"})
 """The modules whose distributions are known to have the same name."""
 
 _audited_surroundings = [Surroundings()]

@@ -31,7 +31,7 @@ from attnspec.core.nouns import DType, is_bare
 from attnspec.core.paths import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
-from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
+from attnspec.record.outcome import COMPARISON, SIZES, VALUE_KINDS, KnownFinding, Outcome, Seen, does_explain, is_named
 from attnspec.spec.yaml_lines import Fields, load_yaml, shown_path
 from attnspec.subjects.installed import audited_command, read_device, read_versions
 from attnspec.subjects.manifest import MANIFEST_FILE, Library, Registered, read_manifest, read_script
@@ -269,8 +269,8 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
 def _read_values(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("values", ())
     for each in found:
-        if each not in VALUES:
-            raise ManifestError.unknown("kind of value", each, VALUES, where=fields.place("values"))
+        if each not in VALUE_KINDS:
+            raise ManifestError.unknown("kind of value", each, VALUE_KINDS, where=fields.place("values"))
     return found
 
 

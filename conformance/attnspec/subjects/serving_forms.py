@@ -407,7 +407,7 @@ def _make_other_call(problem: Problem) -> Problem:
     """
     has_meanings = not OF_ENTRIES.isdisjoint(problem.given)
     scales = {name: np.asarray(2 * value) for name, value in cut_meanings(problem).items()
-              if name == f"{KEYWORDS[name].meaning_of}_scale"}
+              if KEYWORDS[name].is_factor}
     return problem.but(**scales, **{
         name: np.ascontiguousarray(np.roll(value if has_meanings else -value, 1, axis=2))
         for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from attnspec.core.conventions import IF_CLAIMED, QUANTISES
+from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.keyword import GRAD
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.numerics.precision import Precision
-from attnspec.numerics.stored_format import STORED_WORDS
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import RECIPE_FIELDS
@@ -107,8 +107,8 @@ class Check:
             return f"it is {'a rotary embedding, not attention' if is_one else 'not a rotary embedding'}"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
-        if self.clause.profile == QUANTISES and not _quantises(subject):
-            return "it does not say that it quantises what it is given (docs/quantised.md)"
+        if unsaid := _why_unsaid(self.clause.profile, subject):
+            return unsaid
         if self.clause.made - subject.made.keys():
             return _not_made(subject)
         return subject.lacks(self.needs)
@@ -139,10 +139,10 @@ class Check:
         return runs
 
 
-def _quantises(subject: Subject) -> bool:
-    """Whether a precision class of the subject says how it stores what it is given."""
-    return any(word in STORED_WORDS for words in subject.declaration.precision.values()
-               for word in words)
+def _why_unsaid(profile: str, subject: Subject) -> str:
+    """What a subject does not say without which clauses of an aspect's profile are not about it; empty if it does."""
+    words = {word for words in subject.declaration.precision.values() for word in words}
+    return next(filter(None, (part.find_unsaid(profile, words) for part in load_parts("limits"))), "")
 
 
 def _not_made(subject: Subject) -> str:

@@ -363,7 +363,7 @@ class Evaluator:
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
             scale_width=self.subject.scale_width(problem),
             settled=rows_without_gradient(problem, self.conventions), factor=factor)
-        # what a rounding to codes passes back is a convention, of which nothing is claimed
+        # what storing entries as others passes back is a convention, of which nothing is claimed
         if self.precision.stored_formats:
             gradients = {name: replace(each, claimed=np.zeros_like(each.claimed))
                          for name, each in gradients.items()}

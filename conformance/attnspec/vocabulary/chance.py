@@ -157,7 +157,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     sliced = _judged_slices(expected, scene)
     limit = threshold(false_alarm, scene.cases)
     if scene.evaluator.precision.stored_formats:
-        return nothing("has_no_drift", "the subject quantises inside: rounding to codes has no mean of its own that is "
+        return nothing("has_no_drift", "the subject stores its entries as others, which has no mean of its own that is "
                        "known, and moves all weights of a row by its square")
     # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
     if sliced.sum() <= limit * limit:
@@ -225,6 +225,6 @@ def _measure_units(units: Units, what: str, limit: float, declared: float) -> Me
 def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
     estimate, spread, against_none = units.estimate, units.standard_error, units.statistic()
-    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
-                f"if there is none, which chance explains at a rate of at most {significance(against_none):.1g}")
+    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f}, "
+                f"and without any drift chance gives as much at a rate of at most {significance(against_none):.1g}")
     return Reading(what, estimate, spread, sentence)

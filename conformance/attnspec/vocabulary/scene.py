@@ -11,9 +11,8 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
-from attnspec.numerics.precision import Precision
+from attnspec.numerics.precision import Precision, StoredForm
 from attnspec.numerics.score import Drifts
-from attnspec.numerics.stored_format import StoredFormat
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.questions.undeclared import Most
@@ -66,8 +65,8 @@ class Posed(Generic[P]):
     precision: Precision | None = None
 
     @property
-    def stored(self) -> Mapping[str, StoredFormat]:
-        """By name, the formats of the arrays that the subject quantises."""
+    def stored(self) -> Mapping[str, StoredForm]:
+        """By name, how arrays are stored that the subject stores as something else."""
         return self.precision.stored_formats if self.precision is not None else {}
 
     @property

@@ -125,8 +125,8 @@ INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_what_is_kept": f"{WORST_CASE}, with the weights dropped that are 0 for V = I",
     "masks_agree": EQUALITY, "drops_at_rate": _BINOMIAL, "drops_independently": _BINOMIAL,
     "masks_are_independent": _BINOMIAL,
-    **dict.fromkeys(("agrees_with_codes", "agree_in_codes", "inside_hull_of_codes"),
-                    f"{WORST_CASE}, with codes known"),
+    **{name: f"{WORST_CASE}{beside}" for part in load_parts("words")
+       for name, beside in getattr(part, "INSTRUMENTS", {}).items()},
     "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.aspects.quantised.arrays import NAMES, round_to
-from attnspec.core.storage import STORAGES, Storage
+from attnspec.aspects.quantised.storage import STORAGES, Storage
 from attnspec.problems.families import random_words, uniform_numbers
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 

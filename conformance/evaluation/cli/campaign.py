@@ -13,8 +13,8 @@ from typing import TextIO
 import click
 from attnspec.cli.group import own_up
 from attnspec.cli.options import (
+    COUNT,
     IMPLEMENTATIONS,
-    MANY,
     SEED,
     SHARD,
     SPEC,
@@ -166,14 +166,14 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
 @click.option("--target", "targets", multiple=True, metavar="PATTERN",
               help="A correct implementation, or a pattern like 'sound/*'. [default: those of the campaign]")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype.")
-@click.option("--cases", default=1_000_000, show_default=True, type=MANY, help="How many cases in all.")
+@click.option("--cases", default=1_000_000, show_default=True, type=COUNT, help="How many cases in all.")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="The cases are drawn from this seed.")
 @click.option("--record", default=RECORD, show_default=True, metavar="PATH",
               type=click.Path(dir_okay=False, path_type=Path),
               help="The record of the campaign. If it exists, the campaign continues.")
 @click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Worker processes. [default: one per CPU]")
-@click.option("--recipes", default=RECIPES, show_default=True, type=MANY, metavar="N",
+@click.option("--recipes", default=RECIPES, show_default=True, type=COUNT, metavar="N",
               help="Problems of each kind in a block. Fewer make shorter blocks.")
 @click.option("--deadline", default=900.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long one block may take.")

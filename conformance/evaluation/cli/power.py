@@ -10,9 +10,9 @@ import click
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
     CLUSTER,
+    COUNT,
     DEADLINE,
     IMPLEMENTATIONS,
-    MANY,
     SEED,
     SPEC,
     Given,
@@ -63,7 +63,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help=f"Only this dtype. [default: {', '.join(dtype.value for dtype in DTYPES)}]")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="The first seed.")
-@click.option("--seeds", default=1, show_default=True, type=MANY, metavar="N",
+@click.option("--seeds", default=1, show_default=True, type=COUNT, metavar="N",
               help="How many seeds, from the first on.")
 @click.option("--fault", "faults", multiple=True, metavar="PATTERN",
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and correct implementations]")

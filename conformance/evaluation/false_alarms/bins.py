@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 
-from attnspec.record.events import BINS
+from attnspec.record.events import HISTOGRAM_BINS
 
 FINEST, STEP = 2.0**-20, 0.5
 """The margin at which the first bin ends, and the octaves of each further one."""
@@ -16,12 +16,12 @@ def upper_edge(number: int) -> float:
     return float(FINEST * 2 ** (STEP * number))
 
 
-_EDGES = tuple(upper_edge(number) for number in range(BINS - 1))
+_EDGES = tuple(upper_edge(number) for number in range(HISTOGRAM_BINS - 1))
 
 
 def bin_of(margin: float) -> int:
     """The bin that a margin falls in, 0 … BINS - 1."""
-    return BINS - 1 if math.isnan(margin) else bisect_left(_EDGES, margin)
+    return HISTOGRAM_BINS - 1 if math.isnan(margin) else bisect_left(_EDGES, margin)
 
 
 ACCUSING = bin_of(1.0) + 1

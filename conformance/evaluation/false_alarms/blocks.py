@@ -19,7 +19,7 @@ from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
 from attnspec.problems.domain import Domain
 from attnspec.problems.families import random_words
 from attnspec.problems.problem import Recipe, count_logits
-from attnspec.record.events import BINS, BlockJudged
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
@@ -103,7 +103,7 @@ class BlockScore:
     slices: int = 0
     no_claims: int = 0
     violations: int = 0
-    histogram: list[int] = field(default_factory=lambda: [0] * BINS)
+    histogram: list[int] = field(default_factory=lambda: [0] * HISTOGRAM_BINS)
     worst: Measured | None = None
     clause: str = ""
     recipe: str = ""

@@ -15,7 +15,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, 
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Conclusion, JobFailure, Plan, Shard, deal_shards, read_shard
-from attnspec.record.events import BINS, BlockJudged, Done, RunStarted, part_of_block
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged, Done, RunStarted, part_of_block
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import plan_digest
@@ -198,7 +198,7 @@ class CampaignJobs:
         """A block without cases, and why. A death that a case brought about names the case."""
         reason = f"{loss.reason}: {loss.recipe}" if loss.recipe else loss.reason
         died = loss.verdict is not Verdict.NOT_RUN
-        return BlockJudged(job.target, DType(job.dtype), job.number, 0, 0, 0, int(died), (0,) * BINS,
+        return BlockJudged(job.target, DType(job.dtype), job.number, 0, 0, 0, int(died), (0,) * HISTOGRAM_BINS,
                            lost=reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

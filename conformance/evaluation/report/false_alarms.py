@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
-from attnspec.record.events import BINS, BlockJudged
+from attnspec.record.events import HISTOGRAM_BINS, BlockJudged
 from attnspec.record.outcome import Measured
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun, group_digits
@@ -79,7 +79,7 @@ def _count_known(blocks: Sequence[BlockJudged]) -> Mapping[str, int]:
 
 def _bins(block: BlockJudged) -> tuple[int, ...]:
     """All bins, also of a block that was lost and has none."""
-    return block.histogram or (0,) * BINS
+    return block.histogram or (0,) * HISTOGRAM_BINS
 
 
 def _margin(worst: Measured | None) -> float:
@@ -101,7 +101,7 @@ def _height(count: int, most: int) -> float:
     return round(HEIGHT * (0.2 + 0.8 * math.log(count) / math.log(max(most, 2))), 1)
 
 
-WIDTH = BINS * BIN
+WIDTH = HISTOGRAM_BINS * BIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
+from attnspec.aspects.quantised.storage import SCALE_AXES, STORAGES, UNBLOCKED, Storage, is_along_tokens
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
 from attnspec.core.forms import TABLE, InputForm
 from attnspec.core.keyword import PagePattern
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
-from attnspec.core.storage import SCALE_AXES, STORAGES, UNBLOCKED, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.keyword_arrays import USUAL_PAGES, slots_of_page
 from attnspec.problems.problem import (

@@ -21,9 +21,10 @@ from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
 from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scaled
+from attnspec.aspects.quantised.storage import STORAGES, UNBLOCKED
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
+from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
@@ -87,7 +88,7 @@ def _stored(dtype: type[np.generic]) -> Change:
     return lambda scale: scale.astype(dtype).astype(scale.dtype)
 
 
-def _transposed(scale: Array) -> Array:
+def _look_up_transposed(scale: Array) -> Array:
     """(B,H,S,D): token and feature change places where a scale is looked up."""
     S, D = scale.shape[2:]
     tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
@@ -136,7 +137,7 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
                           _rolled(3), {}),
     "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
-                             "{} scales by token or channel", _transposed, {}),
+                             "{} scales by token or channel", _look_up_transposed, {}),
     "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
     "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
                      "{} scales other than 1, a length that is no multiple of 4", _tail_unscaled, {}),
@@ -377,4 +378,5 @@ MISTAKES = AspectFaults(
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
     sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE),
-    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))
+    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS),
+    beside_pool={POOL: (SERVING_POOL, CACHES_POOL, GRADIENTS_POOL)})

@@ -23,7 +23,7 @@ from attnspec.problems.problem import Array
 Change = Callable[[Array], Array]
 
 
-def _fault(name: str, keyword: str, story: str, reach: str, *, read: Reread | None = None,
+def _backward_fault(name: str, keyword: str, story: str, reach: str, *, read: Reread | None = None,
            edits: Edits | None = None) -> Fault:
     """A fault of the backward pass beside a sound forward pass, about one keyword."""
     return Fault(f"backward_{name}", keyword, story, reach, staged(), backward=lambda: as_backward(
@@ -44,7 +44,7 @@ def _last_product_with(array: str, read: Reread) -> Edits:
     return {"key_queries": lambda _, known: _read_as(known, "query", read)}
 
 
-def _changed(keyword: str, change: Change) -> Reread:
+def _change_meaning(keyword: str, change: Change) -> Reread:
     """Other scales or zero points in the place of those that the forward pass had, wherever there are some."""
     def read(call: HandedOver) -> HandedOver:
         given = getattr(call, keyword)
@@ -52,57 +52,84 @@ def _changed(keyword: str, change: Change) -> Reread:
     return read
 
 
-def _first(axis: int) -> Change:
+def _take_first(axis: int) -> Change:
     """The first along an axis serves all; (B,Hkv,S,D) or 1 in the place of each."""
     return lambda scale: scale.take([0], axis)
 
 
-def _exchanged(call: HandedOver) -> HandedOver:
+def _exchange_scales(call: HandedOver) -> HandedOver:
     """The first scale of the values for all keys, and the other way round, where there are both."""
-    key, value = (None if scale is None else np.asarray(scale)[:, :, :, :1]
-                  for scale in (call.key_scale, call.value_scale))
-    return call if key is None or value is None else call.but(key_scale=value, value_scale=key)
+    if call.key_scale is None or call.value_scale is None:
+        return call
+    key, value = np.asarray(call.key_scale)[..., :1], np.asarray(call.value_scale)[..., :1]
+    return call.but(key_scale=value, value_scale=key)
 
 
 _ANY = "gradients, {} scales other than 1"
 _ZEROS = "gradients, {} zero points by token"
 
 GRADIENT_FAULTS = (
-    _fault("key_scale_ignored", "key_scale", "The backward pass reads codes of keys without their scale.",
-           _ANY.format("key"), read=reread_without("key_scale")),
-    _fault("key_scale_left_out", "key_scale", "The last product of a query's gradient is with codes, not with keys.",
-           _ANY.format("key"), edits=_last_product_with("key", reread_without("key_scale"))),
-    _fault("key_scale_twice", "key_scale", "The scale is multiplied into dS, and into the keys behind it.",
-           _ANY.format("key"), edits=_last_product_with("key", _changed("key_scale", np.square))),
-    _fault("key_scale_of_first_token", "key_scale", "The scale of the first key serves all in the backward pass.",
-           "gradients, key scales by token", read=_changed("key_scale", _first(2))),
-    _fault("key_scale_of_first_head", "key_scale", "The scale of the first head serves all in the backward pass.",
-           "gradients, key scales by head, more heads than one", read=_changed("key_scale", _first(1))),
-    _fault("value_scale_ignored", "value_scale", "The backward pass reads codes of values without their scale.",
-           _ANY.format("value"), read=reread_without("value_scale")),
-    _fault("value_scale_of_first_head", "value_scale", "The scale of the first head serves all in the backward pass.",
-           "gradients, value scales by head, more heads than one", read=_changed("value_scale", _first(1))),
-    _fault("scales_exchanged", "value_scale", "The backward pass has key and value read by each other's scales.",
-           "gradients, key scales other than value scales", read=_exchanged),
-    _fault("query_scale_ignored", "query_scale", "The backward pass reads codes of queries without their scale.",
-           _ANY.format("query"), read=reread_without("query_scale")),
-    _fault("query_scale_left_out", "query_scale", "The last product of a key's gradient is with codes of queries.",
-           _ANY.format("query"), edits=_last_product_with("query", reread_without("query_scale"))),
-    _fault("key_zero_ignored", "key_zero", "The backward pass does not take the zero points of keys off.",
-           _ZEROS.format("key"), read=reread_without("key_zero")),
-    _fault("key_zero_left_on", "key_zero", "The last product of a query's gradient is with keys and their zero point.",
-           _ZEROS.format("key"), edits=_last_product_with("key", reread_without("key_zero"))),
-    _fault("value_zero_ignored", "value_zero", "The backward pass does not take the zero points of values off.",
-           _ZEROS.format("value"), read=reread_without("value_zero")),
+    _backward_fault(
+        "key_scale_ignored", "key_scale",
+        "The backward pass reads codes of keys without their scale.",
+        _ANY.format("key"), read=reread_without("key_scale")),
+    _backward_fault(
+        "key_scale_left_out", "key_scale",
+        "The last product of a query's gradient is with codes, not with keys.",
+        _ANY.format("key"), edits=_last_product_with("key", reread_without("key_scale"))),
+    _backward_fault(
+        "key_scale_twice", "key_scale",
+        "The scale is multiplied into dS, and into the keys behind it.",
+        _ANY.format("key"), edits=_last_product_with("key", _change_meaning("key_scale", np.square))),
+    _backward_fault(
+        "key_scale_of_first_token", "key_scale",
+        "The scale of the first key serves all in the backward pass.",
+        "gradients, key scales by token", read=_change_meaning("key_scale", _take_first(2))),
+    _backward_fault(
+        "key_scale_of_first_head", "key_scale",
+        "The scale of the first head serves all in the backward pass.",
+        "gradients, key scales by head, more heads than one", read=_change_meaning("key_scale", _take_first(1))),
+    _backward_fault(
+        "value_scale_ignored", "value_scale",
+        "The backward pass reads codes of values without their scale.",
+        _ANY.format("value"), read=reread_without("value_scale")),
+    _backward_fault(
+        "value_scale_of_first_head", "value_scale",
+        "The scale of the first head serves all in the backward pass.",
+        "gradients, value scales by head, more heads than one", read=_change_meaning("value_scale", _take_first(1))),
+    _backward_fault(
+        "scales_exchanged", "value_scale",
+        "The backward pass has key and value read by each other's scales.",
+        "gradients, key scales other than value scales", read=_exchange_scales),
+    _backward_fault(
+        "query_scale_ignored", "query_scale",
+        "The backward pass reads codes of queries without their scale.",
+        _ANY.format("query"), read=reread_without("query_scale")),
+    _backward_fault(
+        "query_scale_left_out", "query_scale",
+        "The last product of a key's gradient is with codes of queries.",
+        _ANY.format("query"), edits=_last_product_with("query", reread_without("query_scale"))),
+    _backward_fault(
+        "key_zero_ignored", "key_zero",
+        "The backward pass does not take the zero points of keys off.",
+        _ZEROS.format("key"), read=reread_without("key_zero")),
+    _backward_fault(
+        "key_zero_left_on", "key_zero",
+        "The last product of a query's gradient is with keys and their zero point.",
+        _ZEROS.format("key"), edits=_last_product_with("key", reread_without("key_zero"))),
+    _backward_fault(
+        "value_zero_ignored", "value_zero",
+        "The backward pass does not take the zero points of values off.",
+        _ZEROS.format("value"), read=reread_without("value_zero")),
 )
 
 
-def _is_shared(scale: Array | None) -> bool:
+def _is_one_for_features(scale: Array | None) -> bool:
     """Whether a scale (B,Hkv,S,D), or 1 in the place of each, is one for all features of a token."""
     return scale is not None and bool((np.asarray(scale) == np.asarray(scale)[..., :1]).all())
 
 
-def _columns(known: BackwardValues, keyword: str) -> Array:
+def _scale_columns(known: BackwardValues, keyword: str) -> Array:
     """(B,H,1,S): the scale of each key or value, that of a sink 1."""
     B, H, _, S = known.taken.visible.shape
     shape = (B, known.taken.kv_heads, known.taken.keys, 1)
@@ -113,21 +140,21 @@ def _columns(known: BackwardValues, keyword: str) -> Array:
 
 def _scaled_dots(array: Array, known: BackwardValues) -> Array:
     """DX (B,H,T,S), times the scale of each key where its features share one."""
-    return array * _columns(known, "key_scale") if _is_shared(known.taken.call.key_scale) else array
+    return array * _scale_columns(known, "key_scale") if _is_one_for_features(known.taken.call.key_scale) else array
 
 
 def _codes_of_keys(array: Array, known: BackwardValues) -> Array:
     """Keys (B,H,S,D) without the scale that is in dX already."""
-    return _read_as(known, "key", reread(key_scale=None)) if _is_shared(known.taken.call.key_scale) else array
+    return _read_as(known, "key", reread(key_scale=None)) if _is_one_for_features(known.taken.call.key_scale) else array
 
 
 def _scaled_products(array: Array, known: BackwardValues) -> Array:
     """DP (B,H,T,S) of codes of values, times the scale of each where its features share one."""
-    if not _is_shared(known.taken.call.value_scale):
+    if not _is_one_for_features(known.taken.call.value_scale):
         return array
     codes = _read_as(known, "value", reread(value_scale=None))
     codes = np.where(np.isfinite(codes), codes, 0)
-    products = (known.taken.grad @ codes.swapaxes(-1, -2)) * _columns(known, "value_scale")
+    products = (known.taken.grad @ codes.swapaxes(-1, -2)) * _scale_columns(known, "value_scale")
     return products if known.factor is None else products * known.factor
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import round_to
-from attnspec.core.conventions import QUANTISED_CACHE
+from attnspec.aspects.quantised.keyword import QUANTISED_CACHE
+from attnspec.aspects.quantised.storage import STORAGES, scale_axes
 from attnspec.core.forms import InputForm
-from attnspec.core.storage import STORAGES, scale_axes
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import SoundFormulation
 from attnspec.faults.staged import Attend, around, attention, staged

@@ -20,7 +20,7 @@ from attnspec.aspects.quantised.inside import (
     stored_by,
     under,
 )
-from attnspec.core.storage import STORAGES
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged
@@ -35,7 +35,7 @@ FEATURES = 3
 """The axis of (B,H,S,D) along which blocks of features lie."""
 
 
-def _by_scale(change: Change) -> Store:
+def _read_by_scale(change: Change) -> Store:
     """Codes are made by the scale of their block, and read back by what becomes of it, (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
@@ -44,13 +44,13 @@ def _by_scale(change: Change) -> Store:
     return store
 
 
-def _exponent_low(entries: Array, storage: str, granularity: str) -> Array:
+def _lower_exponent(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the exponent of the largest code is taken to be one more than it is, so that a half is clipped."""
     scale = power_below(largest_of(np.abs(entries), granularity), storage) / entries.dtype.type(2)
     return under(entries, storage, scale) * scale
 
 
-def _of_block_before(scale: Array) -> Array:
+def _take_block_before(scale: Array) -> Array:
     """(B,H,S,D): each block of 16 features or 32 has the scale of the block before."""
     size = scale.shape[FEATURES]
     differs = (scale[..., 1:] != scale[..., :-1]).any(axis=(0, 1, 2))
@@ -58,7 +58,7 @@ def _of_block_before(scale: Array) -> Array:
     return scale.take(np.maximum(np.arange(size) - length, 0), FEATURES)
 
 
-def _tail_unscaled(block: int) -> Change:
+def _leave_tail_unscaled(block: int) -> Change:
     """(B,H,S,D): a last block of features that is not full is read back without a scale."""
     def change(scale: Array) -> Array:
         """(B,H,S,D): 1 in the last block."""
@@ -87,7 +87,7 @@ def _second_left_out(entries: Array, storage: str, granularity: str) -> Array:
     return read_back(entries, storage, granularity) / np.where(second == 0, second.dtype.type(1), second)
 
 
-def _without_halves(entries: Array, storage: str, granularity: str) -> Array:
+def _lose_halves(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the code of 1/2, the subnormal one of E2M1, is lost: what is nearest to it becomes 0 or 1."""
     codes, scale = coded(entries, storage, granularity)
     quotients = entries / np.where(scale == 0, scale.dtype.type(1), scale)
@@ -100,13 +100,14 @@ _MX4 = {"key": "mxfp4", "value": "mxfp4"}
 _NV4 = {"key": "nvfp4", "value": "nvfp4"}
 
 
-def _fault(name: str, story: str, reach: str, store: Store, formats: Mapping[str, str], *names: str) -> Fault:
+def _block_format_fault(
+        name: str, story: str, reach: str, store: Store, formats: Mapping[str, str], *names: str) -> Fault:
     """A fault of a kernel that stores some arrays of those that it declares in another way."""
     words = {**{f"stored_{array}": text for array, text in formats.items()}, "reason": "it quantises inside"}
-    return Fault(f"inside_{name}", Stage.PRECISION, story, reach, _storing(store, formats, *names), words=words)
+    return Fault(f"inside_{name}", Stage.PRECISION, story, reach, _store_blocks(store, formats, *names), words=words)
 
 
-def _storing(store: Store, formats: Mapping[str, str], *names: str) -> Callable[[], Attend]:
+def _store_blocks(store: Store, formats: Mapping[str, str], *names: str) -> Callable[[], Attend]:
     """A maker of kernels that store some arrays in another way than the rest."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call with what is read back of query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
@@ -117,33 +118,51 @@ def _storing(store: Store, formats: Mapping[str, str], *names: str) -> Callable[
     return staged(restore=restore)
 
 
-def _of_blocks() -> Iterator[Fault]:
+def _power_scale_faults() -> Iterator[Fault]:
     """Mistakes with scales that are powers of two."""
-    yield _fault("mx_exponent_low", "The largest entry is divided by half of its scale, and clipped.", "any entries",
-                 _exponent_low, _MX8, "key")
-    yield _fault("mx_values_exponent_low", "The largest value is divided by half of its scale, and clipped.",
-                 "any entries", _exponent_low, _MX4, "value")
-    yield _fault("mx_scale_of_block_before", "Keys are read back by the scale of the block of features before.",
-                 "D > 32, blocks that differ in size", _by_scale(_of_block_before), _MX8, "key")
-    yield _fault("mx_tail_unscaled", "A last block of features that is not full is read back without its scale.",
-                 "D that is no multiple of 32", _by_scale(_tail_unscaled(32)), _MX8, "query")
-    yield _fault("mx_scale_dropped", "Codes of the values are used without their scale.", "any entries",
-                 _by_scale(np.ones_like), _MX4, "value")
+    yield _block_format_fault(
+        "mx_exponent_low",
+        "The largest entry is divided by half of its scale, and clipped.", "any entries",
+        _lower_exponent, _MX8, "key")
+    yield _block_format_fault(
+        "mx_values_exponent_low",
+        "The largest value is divided by half of its scale, and clipped.",
+        "any entries", _lower_exponent, _MX4, "value")
+    yield _block_format_fault(
+        "mx_scale_of_block_before",
+        "Keys are read back by the scale of the block of features before.",
+        "D > 32, blocks that differ in size", _read_by_scale(_take_block_before), _MX8, "key")
+    yield _block_format_fault(
+        "mx_tail_unscaled",
+        "A last block of features that is not full is read back without its scale.",
+        "D that is no multiple of 32", _read_by_scale(_leave_tail_unscaled(32)), _MX8, "query")
+    yield _block_format_fault(
+        "mx_scale_dropped",
+        "Codes of the values are used without their scale.", "any entries",
+        _read_by_scale(np.ones_like), _MX4, "value")
 
 
-def _of_second_scales() -> Iterator[Fault]:
+def _second_scale_faults() -> Iterator[Fault]:
     """Mistakes with scales that have a second one."""
-    yield _fault("nvfp4_without_second_scale", "Scales are E4M3 without a second one, and underflow or are clipped.",
-                 "entries below 2^-8, or above 2688", _without_second, _NV4, "key", "value")
-    yield _fault("nvfp4_second_scale_of_first_head", "The second scale of the first head is for all.",
-                 "heads that differ in size, more key/value heads than one", _second_of_first_head, _NV4, "value")
-    yield _fault("nvfp4_second_scale_left_out", "Values are read back without their second scale.",
-                 "any entries", _second_left_out, _NV4, "value")
-    yield _fault("nvfp4_scale_of_block_before", "Values are read back by the scale of the block of features before.",
-                 "Dv > 16, blocks that differ in size", _by_scale(_of_block_before), _NV4, "value")
-    yield _fault("nvfp4_without_halves", "The subnormal code of E2M1 is not made.",
-                 "entries below a 12th of the largest", _without_halves, _NV4, "value")
+    yield _block_format_fault(
+        "nvfp4_without_second_scale",
+        "Scales are E4M3 without a second one, and underflow or are clipped.",
+        "entries below 2^-8, or above 2688", _without_second, _NV4, "key", "value")
+    yield _block_format_fault(
+        "nvfp4_second_scale_of_first_head",
+        "The second scale of the first head is for all.",
+        "heads that differ in size, more key/value heads than one", _second_of_first_head, _NV4, "value")
+    yield _block_format_fault(
+        "nvfp4_second_scale_left_out", "Values are read back without their second scale.",
+        "any entries", _second_left_out, _NV4, "value")
+    yield _block_format_fault(
+        "nvfp4_scale_of_block_before",
+        "Values are read back by the scale of the block of features before.",
+        "Dv > 16, blocks that differ in size", _read_by_scale(_take_block_before), _NV4, "value")
+    yield _block_format_fault(
+        "nvfp4_without_halves", "The subnormal code of E2M1 is not made.",
+        "entries below a 12th of the largest", _lose_halves, _NV4, "value")
 
 
-INSIDE_BLOCK_FAULTS = (*_of_blocks(), *_of_second_scales())
+INSIDE_BLOCK_FAULTS = (*_power_scale_faults(), *_second_scale_faults())
 """Wrong ones. Each declares what it says that it stores."""

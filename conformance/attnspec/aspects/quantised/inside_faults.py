@@ -27,10 +27,10 @@ from attnspec.aspects.quantised.inside import (
     stored_by,
     stored_weights,
 )
-from attnspec.core.conventions import QUANTISED_CACHE
+from attnspec.aspects.quantised.keyword import QUANTISED_CACHE
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from attnspec.aspects.quantised.storage import (
+    BLOCKED,
+    GRANULARITIES,
+    PAGED_GRANULARITIES,
+    STORAGES,
+    UNBLOCKED,
+    Storage,
+    is_along_tokens,
+)
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import (
-    QUANTISED_POOL,
     Acts,
     GlobalScalePattern,
     Keyword,
@@ -18,9 +26,18 @@ from attnspec.core.keyword import (
     make_pattern_values,
 )
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import BLOCKED, GRANULARITIES, PAGED_GRANULARITIES, STORAGES, UNBLOCKED, Storage
 
-POOL = QUANTISED_POOL
+POOL = "quantised"
+"""The pool of clauses that are about codes: what clauses of other pools meet is counted without them."""
+
+QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
+"""The profile of who says that it stores what it is given as codes, and that of decoders which say so."""
+
+PROFILES: Mapping[str, str] = {
+    QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
+    QUANTISED_CACHE: "what a cache holds as codes is stored once, and read at every step: bit for bit"}
+IF_CLAIMED = (QUANTISED_CACHE,)
+"""The profile that binds only who claims it."""
 
 ScaleKind = Literal["powers", "odd", "ones", "with_zero"]
 SCALE_KINDS: Mapping[ScaleKind, str] = {
@@ -146,7 +163,7 @@ def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         promise=f"zero points are taken off codes of the {'query' if array == 'query' else 'keys and values'}",
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=make_pattern_values(keyword, ZERO_PATTERNS, USUAL_ZEROS, "zero points", f"{keyword}_patterns"),
-        sample="spread", is_uncommon=True, pool=POOL, meaning_of=array,
+        sample="spread", is_uncommon=True, pool=POOL, meaning_of=array, identity=0.0,
         misfit=lambda limits, zero, _: _zero_misfit(limits, zero), comes_with=_comes_with,
         questions={f"{keyword}.form": asks}, asks=asks, other_names=names,
         parameters=(keyword, *names, *_spelled(array, _ZERO_NAMES)), sayings=(Saying(keyword),))
@@ -177,7 +194,7 @@ def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         promise=f"codes of the {'query' if array == 'query' else 'keys and values'} are multiplied by their scales",
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=Values(USUAL, f"{array}_scale_patterns", USUAL[0], str, _read, _check),
-        sample=USUAL[0], is_uncommon=True, pool=POOL, meaning_of=array,
+        sample=USUAL[0], is_uncommon=True, pool=POOL, meaning_of=array, is_factor=True,
         misfit=lambda limits, scale, _: _misfit(array, limits, scale), comes_with=_comes_with,
         questions={f"{array}_scale.form": asks}, asks=asks, other_names=names,
         parameters=(f"{array}_scale", *names, *_spelled(array, _SCALE_NAMES)), sayings=(Saying(f"{array}_scale"),))
@@ -192,6 +209,22 @@ KEYWORDS = (
     _zero_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_zero_point", "value_zero_point"),
     _global_of("query", "BHTD"), _global_of("key", "BHSD"), _global_of("value", "BHSV"),
 )
+
+def even_axes(limits: KeywordLimits) -> tuple[str, ...]:
+    """The axes whose length a subject cannot tell from its packed arrays, so that it is even: no other array that it is
+    handed has them.
+    """
+    features = [array for array in ("query", "key", "value") if _packs(limits, array, along_tokens=False)]
+    tokens = [array for array in ("query", "key", "value") if _packs(limits, array, along_tokens=True)]
+    unknown = {"D": {"query", "key"} <= {*features}, "Dv": "value" in features, "T": "query" in tokens,
+               "S": {"key", "value"} <= {*tokens}}
+    return tuple(axis for axis, is_unknown in unknown.items() if is_unknown)
+
+
+def _packs(limits: KeywordLimits, array: str, *, along_tokens: bool) -> bool:
+    layout = getattr(limits, f"packed_{array}")
+    return bool(layout) and is_along_tokens(layout) is along_tokens
+
 
 NEUTRAL: Mapping[str, str] = {
     word.name: "none" if word.name.endswith("_zero") else "one" if word.name.endswith("_global_scale") else

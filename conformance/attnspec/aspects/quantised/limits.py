@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from attnspec.core.keyword import KeywordLimits, LimitChoice
-from attnspec.core.storage import (
+from attnspec.aspects.quantised.keyword import QUANTISES
+from attnspec.aspects.quantised.storage import (
     GRANULARITIES,
     LAYOUTS,
     PAGED_GRANULARITIES,
@@ -13,6 +13,8 @@ from attnspec.core.storage import (
     ZERO_FORMATS,
     read_granularity,
 )
+from attnspec.core.keyword import KeywordLimits, LimitChoice
+from attnspec.numerics.precision import STORED_WORDS
 
 CALLED = "functions of codes"
 """What a reader calls those that take no other numbers."""
@@ -59,6 +61,12 @@ def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> st
             return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
                     f"(None where codes are the numbers), or leave {declared[0]} out.")
     return ""
+
+
+def find_unsaid(profile: str, words: Collection[str]) -> str:
+    """Why clauses of a profile are not about who declares these words of precision classes; empty where they may be."""
+    is_inside = profile == QUANTISES and STORED_WORDS.keys().isdisjoint(words)
+    return "it does not say that it quantises what it is given (docs/quantised.md)" if is_inside else ""
 
 
 def describe_handed(limits: KeywordLimits) -> Iterator[str]:

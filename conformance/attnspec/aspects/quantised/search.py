@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.aspects.quantised.arrays import in_codes
+from attnspec.aspects.quantised.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.core.forms import OF_ENTRIES, TABLE
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import TEMPLATES, Binding, CallForm
@@ -293,7 +293,7 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
                    for each in lengths):
                 return way, wrong
             attempt = trier.nearest
-            wrong = wrong or (attempt if attempt and attempt.step is Progress.OTHER_NUMBERS else None)
+            wrong = wrong or (attempt if attempt and attempt.progress is Progress.OTHER_NUMBERS else None)
     return None, wrong
 
 

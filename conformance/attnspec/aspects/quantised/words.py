@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -9,10 +10,9 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES, ZEROS
 from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
-from attnspec.numerics.precision import Precision
-from attnspec.numerics.stored import block_maximum, nearest_codes
-from attnspec.numerics.stored_format import ARRAYS, StoredFormat
-from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum, nearest_codes
+from attnspec.numerics.precision import Precision, StoredForm
+from attnspec.problems.problem import INPUTS, Array, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.observables import Observable
 from attnspec.vocabulary.relations import agree, agrees_with_definition, inside_hull
@@ -56,7 +56,7 @@ def multiply_stored(posed: Attention, *, array: ArrayName, by: Annotated[float, 
     """Multiply one array by a power of two. Scales that are taken from the entries are multiplied by it, and codes stay
     as they are; no claim where the subject stores the array in another way, or where that is not exact in the dtype.
     """
-    stored, problem = posed.stored.get(array), posed.one
+    stored, problem = _formats_in(posed.stored).get(array), posed.one
     if stored is not None and not stored.follows_factors:
         raise NoClaim(f"the scale of the {array} is not taken from its entries alone")
     return posed.but(**{array: product(getattr(problem, array), by, problem.dtype)})
@@ -67,7 +67,7 @@ def put_codes(posed: Attention) -> Attention:
     largest code of each block among them: what is read back is what was stored. No claim where it stores none, or not
     by scales that are taken from the entries alone.
     """
-    formats = {name: posed.stored[name] for name in ARRAYS if name in posed.stored}
+    formats = _formats_in(posed.stored)
     if not formats or not all(each.is_plain for each in formats.values()):
         raise NoClaim("the subject stores nothing by scales that are taken from the entries alone")
     dtype, changed = numpy_dtype(posed.one.dtype), {}
@@ -79,6 +79,11 @@ def put_codes(posed: Attention) -> Attention:
         if not np.array_equal(changed[name].astype(np.float64), exact):
             raise NoClaim(f"the codes of the {name} are no numbers of the dtype")
     return posed.but(**changed)
+
+
+def _formats_in(stored: Mapping[str, StoredForm]) -> Mapping[str, StoredFormat]:
+    """By array, the formats among what a class says is stored; without that of weights."""
+    return {name: each for name, each in stored.items() if name in INPUTS and isinstance(each, StoredFormat)}
 
 
 def _codes_near(entries: Array, stored: StoredFormat) -> Array:
@@ -117,10 +122,12 @@ def _with_codes_known(scene: Scene) -> Scene:
 
 def _nearest(precision: Precision) -> Precision:
     """The class whose entries have the nearest codes, and not those of a finer grid."""
-    known = {f"stored_{name}": replace(each, nearest=True) for name,
-             each in precision.stored_formats.items() if name in ARRAYS}
+    known = {f"stored_{name}": replace(each, nearest=True)
+             for name, each in _formats_in(precision.stored_formats).items()}
     return replace(precision, **known)  # type: ignore[arg-type]  # by name
 
 
 TRANSFORMS = (multiply_scale, drop_scales, drop_zeros, drop_zero, multiply_stored, put_codes)
 RELATIONS = (agrees_with_codes, agree_in_codes, inside_hull_of_codes)
+INSTRUMENTS: Mapping[str, str] = {each.__name__: ", with codes known" for each in RELATIONS}
+"""By relation, what its verdict rests on beside the worst case."""

@@ -10,13 +10,15 @@ from enum import Enum
 from attnspec.core.declaration import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, does_explain, is_choice
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
+from attnspec.report.figures import FINDINGS, LEVEL_WEIGHTS, SHORT_NAMES, SIGNS, Sign, ascii_name
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict
 from attnspec.report.pictures import PictureGrid, fit_pictures
 
-TOLD = FINDINGS | {Verdict.EXPECTED}
-PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
-CELLS_OF_ONE = 150  # and how many the pictures of one finding may have, so that the first does not take them all
+EXPLAINED_VERDICTS = FINDINGS | {Verdict.EXPECTED}
+# how many picture cells the page draws before it refers to the record instead
+PICTURED_CELLS = 750
+# and how many the pictures of one finding may have, so that the first does not take them all
+CELLS_OF_ONE_FINDING = 150
 _UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
@@ -76,7 +78,9 @@ class AuditFinding:
     @property
     def harm(self) -> Harm | None:
         """What the finding does to a user, if anybody has said."""
-        return self.known_finding.harm if self.known_finding else None
+        if self.known_finding:
+            return self.known_finding.harm
+        return None
 
     @property
     def is_choice(self) -> bool:
@@ -139,7 +143,8 @@ def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
     A run tells such a failure as expected, by the finding; one that is listed for another reason names no finding.
     """
     found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
-             if outcome.verdict in FAILURES or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
+             if outcome.verdict in FAILURES
+             or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
     return bool(found) and all(each and all(map(is_choice, each)) for each in found)
 
 
@@ -152,16 +157,18 @@ def _pile_up_all(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile
     piles: dict[tuple[str, ...], _FailurePile] = {}
     for subject in joined.subjects:
         for finding in subject.card.findings:
-            pile = piles.setdefault(_finding_key(finding), _FailurePile(FailureCause.KNOWN, finding.says, finding))
+            pile = piles.setdefault(_finding_key(finding),
+                                    _FailurePile(FailureCause.KNOWN, finding.says, finding))
             pile.holders[subject.number] = subject
         for outcomes in joined.outcomes_of_subject(subject).values():
             for outcome in outcomes:
-                if outcome.verdict in TOLD:
+                if outcome.verdict in EXPLAINED_VERDICTS:
                     _pile_up(piles, subject, outcome)
     return piles
 
 
-def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject, outcome: Outcome) -> None:
+def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject,
+             outcome: Outcome) -> None:
     found = [piles[_finding_key(finding)] for finding in explaining_findings(subject, outcome)]
     for pile in found or [piles.setdefault(*_pile_without_finding(subject, outcome))]:
         pile.failures.append((subject, outcome))
@@ -171,22 +178,27 @@ def _finding_key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _pile_without_finding(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
+def _pile_without_finding(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...],
+                                                                             _FailurePile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
-        return (FailureCause.LISTED.value, subject.library, outcome.reason), _FailurePile(FailureCause.LISTED,
-                                                                                          outcome.reason)
-    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _FailurePile(FailureCause.UNKNOWN, "")
+        return (FailureCause.LISTED.value, subject.library,
+                outcome.reason), _FailurePile(FailureCause.LISTED,
+                                              outcome.reason)
+    return (FailureCause.UNKNOWN.value, subject.library,
+            outcome.clause), _FailurePile(FailureCause.UNKNOWN, "")
 
 
-def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, ClauseText]) -> AuditFinding:
+def _make_finding(key: tuple[str, ...], pile: _FailurePile,
+                  texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
     people = [subject for subject, _ in failures] or list(pile.holders.values())
     worst = shown.verdict if shown else Verdict.HELD
     level = shown.level if shown else Level.MAY
     return AuditFinding(
-        anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known_finding=pile.known_finding,
+        anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause,
+        known_finding=pile.known_finding,
         says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
         css=_finding_css(pile, worst, level),
         libraries=tuple(dict.fromkeys(map(library_of, people))),
@@ -196,15 +208,18 @@ def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, 
 
 
 def _finding_css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
-    return shade_verdict(Verdict.EXPECTED if pile.known_finding and is_choice(pile.known_finding) else worst, level)
+    return shade_verdict(Verdict.EXPECTED if pile.known_finding and is_choice(pile.known_finding)
+                         else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
     """The strictest clause first, then the gravest verdict, then a case that was diagnosed, then the smallest."""
     measured = outcome.evidence.measured if outcome.evidence else None
     size = measured.entries if measured else 0
-    is_bare = not (outcome.evidence and outcome.evidence.like)  # some are diagnosed at one dtype alone
-    return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size, outcome.dtype is not DType.FLOAT32
+    # some are diagnosed at one dtype alone
+    is_bare = not (outcome.evidence and outcome.evidence.like)
+    return (LEVEL_WEIGHTS[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size,
+            outcome.dtype is not DType.FLOAT32)
 
 
 def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
@@ -217,15 +232,17 @@ def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
     return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
 
 
-def _group_by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject,
-                                                                                           list[Outcome]]]:
+def _group_by_subject(failures: Iterable[tuple[JudgedSubject,
+                                               Outcome]]) -> Iterable[tuple[JudgedSubject,
+                                                                            list[Outcome]]]:
     found: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
     for subject, outcome in failures:
         found.setdefault(subject.number, (subject, []))[1].append(outcome)
     return found.values()
 
 
-def _complaints_of_clauses(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) -> tuple[Complaint, ...]:
+def _complaints_of_clauses(outcomes: Sequence[Outcome],
+                           texts: Mapping[str, ClauseText]) -> tuple[Complaint, ...]:
     clauses: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         clauses.setdefault(outcome.clause, []).append(outcome)
@@ -234,13 +251,16 @@ def _complaints_of_clauses(outcomes: Sequence[Outcome], texts: Mapping[str, Clau
 
 def _complaint_of_clause(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
-    dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
-    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade_verdict(worst.verdict, worst.level))
+    dtypes = " ".join(SHORT_NAMES[outcome.dtype] for outcome in group)
+    return Complaint(clause, dtypes, SIGNS[worst.verdict],
+                     shade_verdict(worst.verdict, worst.level))
 
 
 def _finding_gravity(told: AuditFinding) -> tuple[object, ...]:
-    return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None, harm_rank(told.harm),
-            WEIGHT[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items,
+    return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None,
+            harm_rank(told.harm),
+            LEVEL_WEIGHTS[told.level], told.sign.rank, bool(told.documented_words),
+            -len(told.subjects), -told.items,
             told.anchor)
 
 
@@ -248,6 +268,7 @@ def _add_pictures_to_findings(found: Sequence[AuditFinding]) -> tuple[AuditFindi
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     evidence = [told.shown_outcome.evidence if told.shown_outcome else None for told in found]
     cases = [each.pictures if each else () for each in evidence]
-    drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE)
-    return tuple(replace(told, omitted=len(pictures)) if grids is None else replace(told, pictures=grids)
+    drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE_FINDING)
+    return tuple(replace(told, omitted=len(pictures)) if grids is None else replace(told,
+                                                                                    pictures=grids)
                  for told, pictures, grids in zip(found, cases, drawn, strict=True))

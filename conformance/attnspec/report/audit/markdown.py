@@ -37,10 +37,11 @@ def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def audit_text(records: Sequence[RunRecord]) -> str:
-    """What was found, library by library, as Markdown. Ends its line."""
+    """Writes in Markdown what was found, library by library. The text ends its line."""
     joined = join_records(show_hidden(records))
     looked = make_audit(joined)
-    parts = (_format_audit_head(looked, joined), _format_audit_table(looked), _format_convention_table(looked),
+    parts = (_format_audit_head(looked, joined), _format_audit_table(looked),
+             _format_convention_table(looked),
              _format_gradients(looked), _format_findings(looked),
              _format_all_switches(looked), _format_missing_subjects(looked))
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
@@ -58,13 +59,15 @@ def _format_audit_head(looked: Audit, joined: JoinedRecords) -> Lines:
                f"{escape_text(format_moment(header.started))}{escape_text(devices)}.")
     yield ""
     yield ("This page is generated from the record, like the HTML page, which can be searched "
-           "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all clauses and dtypes "
-           "that fail because of it. Its script exits with 1 if the finding holds, and with 0 if it does not.")
+           "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, "
+           "for all clauses and dtypes "
+           "that fail because of it. Its script exits with 1 if the finding holds, "
+           "and with 0 if it does not.")
     yield ""
 
 
 def _format_audit_title(joined: JoinedRecords) -> str:
-    """Of few subjects their names; more are an audit."""
+    """Names the subjects if they are few; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"
     return f"# {', '.join(format_code(subject.card.id) for subject in joined.subjects)}: what was found"
@@ -73,14 +76,17 @@ def _format_audit_title(joined: JoinedRecords) -> str:
 def _format_audit_table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("The most harmful results come first. The columns count clauses. Held: of those that apply. Must, should, "
-           "may: violated, by level. By choice: violated only because of what the library documents. Known: failures "
+    yield ("The most harmful results come first. The columns count clauses. Held: "
+           "of those that apply. Must, should, "
+           "may: violated, by level. By choice: violated only because of what the library "
+           "documents. Known: failures "
            "that the manifest lists. Inapplicable: they do not apply. Undecided: no verdict.")
     for shelf in looked.shelves:
         yield from ("", f"### {escape_text(shelf.library)}", "")
         if source := _format_library_source(shelf):
             yield from (source, "")
-        yield from _format_rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
+        yield from _format_rows(("implementation", "verdict", "held", "must", "should", "may",
+                                 "by choice", "known",
                                  "inapplicable", "undecided", "closest that holds", "grade"),
                                 map(_format_cells, shelf.lines))
     yield ""
@@ -88,21 +94,26 @@ def _format_audit_table(looked: Audit) -> Lines:
 
 def _format_library_source(shelf: LibraryTable) -> str:
     card = shelf.card
-    links = [format_link(name, url) for name, url in (("home", card.homepage), ("issues", card.issues))
+    links = [format_link(name, url)
+             for name, url in (("home", card.homepage), ("issues", card.issues))
              if web_address(url)]
     return ", ".join([*links, *([format_code(card.install)] if card.install else [])])
 
 
 def _format_cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
-    counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable, c.undecided)
+    counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable,
+              c.undecided)
     grades = escape_text(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
     name = f"{format_code(line.subject.card.id)} {escape_text(line.subject.card.title)}"
-    return name, escape_text(line.verdict), *map(str, counts), _format_closest_call(line.closest), grades
+    return (name, escape_text(line.verdict), *map(str, counts), _format_closest_call(line.closest),
+            grades)
 
 
 def _format_closest_call(call: Nearness | None) -> str:
-    return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})" if call else "–"
+    if call:
+        return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})"
+    return "–"
 
 
 def _format_convention_table(looked: Audit) -> Lines:
@@ -121,7 +132,7 @@ def _format_convention_table(looked: Audit) -> Lines:
 
 
 def _format_notes(each: Conventions) -> str:
-    """What its manifest notes, which parameters of its function are left alone, and what its library chose."""
+    """Tells what a manifest notes, which parameters are left alone, and what the library chose."""
     card = each.subject.card
     defaults = f"Left at their defaults: {list_defaults(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
@@ -130,7 +141,8 @@ def _format_notes(each: Conventions) -> str:
 
 
 def _format_convention(each: Conventions, looked: Audit) -> Sequence[str]:
-    cells = ["; ".join(map(_format_answer, each.cells[place])) for place, _ in looked.habits.columns]
+    cells = ["; ".join(map(_format_answer, each.cells[place]))
+             for place, _ in looked.habits.columns]
     return format_code(each.subject.card.id), *cells
 
 
@@ -138,8 +150,10 @@ def _format_answer(answer: ConventionAnswer) -> str:
     told = escape_text(word_for_reader(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
     forms = f" ({escape_text(', '.join(answer.forms))})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}" for dtypes, word in answer.other_answers)
-    against = f" ✗ declared: {escape_text(word_for_reader(answer.claimed_answer))}" if answer.is_contradiction else ""
+    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}"
+                    for dtypes, word in answer.other_answers)
+    against = (f" ✗ declared: {escape_text(word_for_reader(answer.claimed_answer))}"
+               if answer.is_contradiction else "")
     return f"{told}{forms}{other}{against}"
 
 
@@ -148,19 +162,26 @@ def _format_gradients(looked: Audit) -> Lines:
         return
     yield "## Gradients"
     yield ""
-    yield ("Of each implementation whose backward pass was judged. Held: of the clauses about gradients that apply. "
-           "Rounds: where the backward pass rounds, as declared; what is not declared follows from the forward pass "
-           "([the classes](gradients.md#what-is-declared)). Closest that holds: the largest share of its bound that a "
-           "gradient used, by dtype. Hidden row: what a query for which every key is masked gets (its own), and the "
-           "other queries beside it (others); nothing is claimed of its own unless its output is zeros. Hidden key: "
+    yield ("Of each implementation whose backward pass was judged. Held: "
+           "of the clauses about gradients that apply. "
+           "Rounds: where the backward pass rounds, as declared; what is not declared follows "
+           "from the forward pass "
+           "([the classes](gradients.md#what-is-declared)). Closest that holds: "
+           "the largest share of its bound that a "
+           "gradient used, by dtype. Hidden row: what a query for which every key is masked gets "
+           "(its own), and the "
+           "other queries beside it (others); nothing is claimed of its own unless its output is "
+           "zeros. Hidden key: "
            "what a masked key gets.")
     yield ""
-    yield from _format_rows(("implementation", "held", "rounds", "closest that holds", "hidden row", "hidden key",
+    yield from _format_rows(("implementation", "held", "rounds", "closest that holds",
+                             "hidden row", "hidden key",
                              "with respect to", "not judged"), map(_format_gradient, found.lines))
     yield ""
     for says, unjudged in found.unjudged_by_heading:
         yield from (f"{says}:", "")
-        yield from (f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}" for each in unjudged)
+        yield from (f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}"
+                    for each in unjudged)
         yield ""
 
 
@@ -171,7 +192,8 @@ def _format_gradient(line: GradientLine) -> Sequence[str]:
     answers = ("; ".join(map(_format_answer, each)) for each in (line.row, line.key))
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
     return (format_code(line.subject.card.id), f"{line.held_share}{broken}", rounds,
-            ", ".join(map(_format_closest_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)),
+            ", ".join(map(_format_closest_call, line.closest)), *answers,
+            escape_text(", ".join(line.given_arrays)),
             escape_text(ungiven))
 
 
@@ -180,7 +202,8 @@ def _format_findings(looked: Audit) -> Lines:
     for folder in dict.fromkeys(shelf.lines[0].subject.library for shelf in looked.shelves):
         found = [told for told in looked.all_findings if folder in told.folders]
         if found:
-            names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
+            names = [shelf.library
+                     for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
             yield from ("", f"### Findings in {escape_text(', '.join(names))}")
             for told in found:
                 yield from _format_finding(told)
@@ -202,7 +225,8 @@ def _format_finding_facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
         yield "Harm", escape_text(told.harm.says) if told.harm else ""
         yield "Documented", format_prose(told.known_finding.documented)
         if web_address(told.known_finding.issue):
-            yield "Thread", format_link(name_thread(told.known_finding.issue), told.known_finding.issue)
+            yield "Thread", format_link(name_thread(told.known_finding.issue),
+                                        told.known_finding.issue)
     if told.shown_outcome is None:
         yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
@@ -229,7 +253,8 @@ def _format_shown_case(shown: Outcome) -> Iterator[tuple[str, str]]:
 
 def _format_concern(concern: Concern) -> str:
     subjects = ", ".join(format_code(subject.card.id) for subject in concern.subjects)
-    clauses = ", ".join(f"{format_code(complaint.clause.id)} {complaint.dtypes}" for complaint in concern.complaints)
+    clauses = ", ".join(f"{format_code(complaint.clause.id)} {complaint.dtypes}"
+                        for complaint in concern.complaints)
     return f"{subjects} under {clauses}" if clauses else subjects
 
 

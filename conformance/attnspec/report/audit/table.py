@@ -19,10 +19,11 @@ from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard, is_choice
 from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, overall_verdict, shared_reason
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT_NAMES, SIGNS, Sign, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict, tally_verdicts
 
-GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
+# the reading, and the question of a probe, that tell the grade
+GRADE, ASKED = "precision grade", "precision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Counts:
     @property
     def applicable(self) -> int:
         """All clauses but those that cannot be put to it, and those that it documents not to keep."""
-        return self.held + self.must + self.should + self.may + self.known + self.odd + self.undecided
+        return (self.held + self.must + self.should + self.may + self.known + self.odd
+                + self.undecided)
 
     @property
     def share(self) -> str:
@@ -101,7 +103,9 @@ class SubjectLine:
             return AuditStanding.BREAKS
         if self.subject.broken_reason or self.counts.undecided or not self.counts.held:
             return AuditStanding.UNFINISHED
-        return AuditStanding.CHOOSES if self.counts.chosen_must else AuditStanding.KEEPS
+        if self.counts.chosen_must:
+            return AuditStanding.CHOOSES
+        return AuditStanding.KEEPS
 
     @property
     def verdict(self) -> str:
@@ -112,7 +116,8 @@ class SubjectLine:
     @property
     def weight(self) -> tuple[int, ...]:
         """What matters most comes first, and what nobody has explained before it: it may be anything."""
-        return self.audit_standing.rank, harm_rank(self.harm) if self.is_explained else -1, -self.counts.must
+        return (self.audit_standing.rank, harm_rank(self.harm) if self.is_explained else -1,
+                -self.counts.must)
 
     @property
     def breaks(self) -> bool:
@@ -135,7 +140,8 @@ def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
     made = [LibraryTable(name, people[0].card,
-                         tuple(sorted((_make_subject_line(joined, each) for each in people), key=_gravity_of_line)))
+                         tuple(sorted((_make_subject_line(joined, each) for each in people),
+                                      key=_gravity_of_line)))
             for (_, name), people in groups.items()]
     return tuple(sorted(made, key=lambda shelf: shelf.lines[0].weight))
 
@@ -149,7 +155,8 @@ def _make_subject_line(joined: JoinedRecords, subject: JudgedSubject) -> Subject
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
         subject, counted_by_verdict(subject, outcomes.values()),
-        closest_case(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+        closest_case(outcome for outcome in flat if outcome.verdict is Verdict.HELD),
+        _grades(joined, subject, flat),
         sum(outcome.cases for outcome in flat), *_gravest_harm(subject, flat))
 
 
@@ -177,27 +184,31 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
         by_level[level] += number if verdict in FAILURES else 0
     return Counts(
         held=by_verdict[Verdict.HELD], must=by_level[Level.MUST], should=by_level[Level.SHOULD],
-        may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED], odd=by_verdict[Verdict.UNEXPECTED],
+        may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED],
+        odd=by_verdict[Verdict.UNEXPECTED],
         inapplicable=by_verdict[Verdict.INAPPLICABLE],
         undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN],
         chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
 
 
 def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
-    """What came nearest to its allowance, of what was tried."""
-    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
+    """Finds the case that came nearest to its allowance."""
+    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause,
+                      SHORT_NAMES[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
     return max(calls, key=lambda call: call.margin, default=None)
 
 
-def _grades(joined: JoinedRecords, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
-    """What the engine's instrument read, else what a probe was answered."""
-    asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
+def _grades(joined: JoinedRecords, subject: JudgedSubject,
+            outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+    """Reads the precision grades from the engine's instrument, else from the answers to a probe."""
+    asked = {probe.dtype: found.answer
+             for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
     read = {outcome.dtype: str(reading.value)
             for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
     told: Mapping[DType, str] = {**asked, **read}
-    return tuple((SHORT[dtype], told[dtype]) for dtype in DType if dtype in told)
+    return tuple((SHORT_NAMES[dtype], told[dtype]) for dtype in DType if dtype in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +226,8 @@ class ClauseTally:
 def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
     """Tallies the clauses of all subjects, by theme."""
     entries = [_tally_clause(joined, number) for number in range(len(joined.clauses))]
-    return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
+    return tuple((name, tuple(group))
+                 for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
 
 
 def _tally_clause(joined: JoinedRecords, number: int) -> ClauseTally:
@@ -224,7 +236,8 @@ def _tally_clause(joined: JoinedRecords, number: int) -> ClauseTally:
     verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
     worst: Verdict | None = overall_verdict(verdicts) if verdicts else None
     return ClauseTally(number, clause, tally_verdicts(verdicts), SIGNS[worst] if worst else None,
-                 shade_verdict(worst, clause.level) if worst else "idle", clause.id in joined.changed_clauses)
+                 shade_verdict(worst, clause.level) if worst else "idle",
+                       clause.id in joined.changed_clauses)
 
 
 HIDDEN_ROWS = f"{GRADIENTS_PROFILE}.hidden_rows"
@@ -233,13 +246,13 @@ HIDDEN_ROWS = f"{GRADIENTS_PROFILE}.hidden_rows"
 OWN, OTHERS = "its own", "others"
 """Whose gradients are told where one query sees no key."""
 
-ROW, KEY = "gradient.hidden_row", "gradient.hidden_key"
+ROW_QUESTION, KEY_QUESTION = "gradient.hidden_row", "gradient.hidden_key"
 """The questions of a probe about masked rows and keys."""
 
-_PARTLY = "Why some were not judged with respect to everything"
-_WHOLLY = "Of which no gradients were judged, and why"
+_PARTLY_HEADING = "Why some were not judged with respect to everything"
+_WHOLLY_HEADING = "Of which no gradients were judged, and why"
 
-_OF = f"{GRADIENTS_PROFILE}.of_"
+_GRADIENT_CLAUSE = f"{GRADIENTS_PROFILE}.of_"
 _INPUTS = ("query", "key", "value")
 _PARAMETERS = "params"
 
@@ -286,8 +299,9 @@ class Gradients:
 
     @property
     def unjudged_by_heading(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
-        """Both, each with what is said over it; one that is empty is left out."""
-        return tuple(each for each in ((_PARTLY, self.partly_judged), (_WHOLLY, self.never_judged)) if each[1])
+        """Both lists under their headings; an empty one is left out."""
+        return tuple(each for each in ((_PARTLY_HEADING, self.partly_judged),
+                                       (_WHOLLY_HEADING, self.never_judged)) if each[1])
 
 
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
@@ -296,14 +310,19 @@ ByClause = Mapping[ClauseText, Sequence[Outcome]]
 def describe_gradients(joined: JoinedRecords) -> Gradients | None:
     """Look at what was judged of gradients; None if none was."""
     clauses = [clause for clause in joined.clauses if clause.profile == GRADIENTS_PROFILE]
-    asked = [(subject, _gradient_outcomes(joined, subject, clauses)) for subject in joined.subjects]
+    asked = [(subject, _gradient_outcomes(joined, subject, clauses))
+             for subject in joined.subjects]
     judged = [(subject, outcomes) for subject, outcomes in asked if _is_judged(outcomes)]
     lines = tuple(_gradient_line(joined, subject, outcomes) for subject, outcomes in judged)
-    others = [(subject, outcomes) for subject, outcomes in asked if outcomes and not _is_judged(outcomes)]
-    return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others)) if lines else None
+    others = [(subject, outcomes)
+              for subject, outcomes in asked if outcomes and not _is_judged(outcomes)]
+    if lines:
+        return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others))
+    return None
 
 
-def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
+def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject,
+                       clauses: Iterable[ClauseText]) -> ByClause:
     found = {clause: joined.outcomes_of(subject, clause.id) for clause in clauses}
     return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
@@ -316,15 +335,19 @@ def _decides_gradients(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.verdict in DECIDED for outcome in outcomes)
 
 
-def _gradient_line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
+def _gradient_line(joined: JoinedRecords, subject: JudgedSubject,
+                   outcomes: ByClause) -> GradientLine:
     named = _group_by_input(outcomes)
     return GradientLine(
-        subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
+        subject, counted_by_verdict(subject, outcomes.values()).share,
+        tuple(_broken_clauses(subject, outcomes)),
         _rounding_of_backward(subject.card), tuple(_closest_gradients(subject, outcomes)),
         (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)),
-         *_answers_of_others(group_answers(joined, subject, ROW))),
-        group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides_gradients(each)),
-        _group_by_first((_unjudged_reason(subject.card, each), name) for name, each in named.items()
+         *_answers_of_others(group_answers(joined, subject, ROW_QUESTION))),
+        group_answers(joined, subject, KEY_QUESTION),
+        tuple(name for name, each in named.items() if _decides_gradients(each)),
+        _group_by_first((_unjudged_reason(subject.card, each), name)
+                        for name, each in named.items()
                         if not _decides_gradients(each) and _takes_input(subject.card, name)))
 
 
@@ -336,8 +359,9 @@ def _group_by_input(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
 
 
 def _differentiated_input(clause: ClauseText) -> str:
-    """With respect to what the gradient is that a clause is about: `query` of `gradients.of_query`; else empty."""
-    name = clause.id.removeprefix(_OF).replace("_", " ") if clause.id.startswith(_OF) else ""
+    """Names the input whose gradient a clause is about: `query` of `gradients.of_query`; else empty."""
+    name = (clause.id.removeprefix(_GRADIENT_CLAUSE).replace("_", " ")
+            if clause.id.startswith(_GRADIENT_CLAUSE) else "")
     is_array = name in _INPUTS or (name in KEYWORDS and KEYWORDS[name].axes)
     return name if is_array or _PARAMETERS in clause.needs else ""
 
@@ -362,12 +386,15 @@ def _broken_clauses(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Clau
 
 
 def _rounding_of_backward(card: SubjectCard) -> tuple[tuple[str, str], ...]:
-    return tuple((SHORT[dtype], card.backward[dtype.value]) for dtype in DType if dtype.value in card.backward)
+    return tuple((SHORT_NAMES[dtype], card.backward[dtype.value])
+                 for dtype in DType if dtype.value in card.backward)
 
 
 def _closest_gradients(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
-    held = [outcome for each in outcomes.values() for outcome in each if outcome.verdict is Verdict.HELD]
-    found = (closest_case(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
+    held = [outcome for each in outcomes.values()
+            for outcome in each if outcome.verdict is Verdict.HELD]
+    found = (closest_case(outcome for outcome in held if outcome.dtype is dtype)
+             for dtype in subject.dtypes)
     yield from filter(None, found)
 
 
@@ -376,13 +403,15 @@ def _own_answers(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
     where all entries were claimed.
     """
     asks = "What is the gradient of a query for which every key is masked?"
-    worst = [outcome.worst for outcome in outcomes if outcome.verdict is Verdict.HELD and outcome.worst]
+    worst = [outcome.worst
+             for outcome in outcomes if outcome.verdict is Verdict.HELD and outcome.worst]
     if any(outcome.verdict in FINDINGS for outcome in outcomes):
         yield ConventionAnswer((OWN,), asks, "wrong", f"It does not keep {HIDDEN_ROWS}.")
     elif worst and all(each.claimed == each.entries for each in worst):
         yield ConventionAnswer((OWN,), asks, "zeros", worst[0].sentence)
     elif worst or any(outcome.verdict is Verdict.NO_CLAIM for outcome in outcomes):
-        yield ConventionAnswer((OWN,), asks, "no claim", "Nothing is claimed of it where its output is not zeros.")
+        yield ConventionAnswer((OWN,), asks, "no claim",
+                               "Nothing is claimed of it where its output is not zeros.")
 
 
 def _answers_of_others(answers: Iterable[ConventionAnswer]) -> Iterator[ConventionAnswer]:
@@ -391,16 +420,21 @@ def _answers_of_others(answers: Iterable[ConventionAnswer]) -> Iterator[Conventi
 
 
 def _partly_unjudged(lines: Iterable[GradientLine]) -> tuple[UnjudgedGradients, ...]:
-    return _group_reasons((reason, line.subject.label) for line in lines for reason in line.ungiven)
+    return _group_reasons((reason, line.subject.label) for line in lines
+                          for reason in line.ungiven)
 
 
-def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[UnjudgedGradients, ...]:
-    flat = ((subject, [one for each in outcomes.values() for one in each]) for subject, outcomes in subjects)
-    return _group_reasons((_unjudged_reason(subject.card, told), subject.label) for subject, told in flat)
+def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject,
+                                              ByClause]]) -> tuple[UnjudgedGradients, ...]:
+    flat = ((subject, [one for each in outcomes.values() for one in each])
+            for subject, outcomes in subjects)
+    return _group_reasons((_unjudged_reason(subject.card, told), subject.label)
+                          for subject, told in flat)
 
 
 def _group_reasons(pairs: Iterable[tuple[str, str]]) -> tuple[UnjudgedGradients, ...]:
-    return tuple(UnjudgedGradients(reason, labels) for reason, labels in _group_by_first(pairs).items())
+    return tuple(UnjudgedGradients(reason, labels)
+                 for reason, labels in _group_by_first(pairs).items())
 
 
 def _group_by_first(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,14 @@ from string import ascii_lowercase
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, QuotedSource
 from attnspec.report.audit.conventions import ConventionTable, find_habits
-from attnspec.report.audit.explained import TOLD, AuditFinding, FailureCause, are_chosen, explain_failures, library_of
+from attnspec.report.audit.explained import (
+    EXPLAINED_VERDICTS,
+    AuditFinding,
+    FailureCause,
+    are_chosen,
+    explain_failures,
+    library_of,
+)
 from attnspec.report.audit.table import (
     AuditStanding,
     ClauseTally,
@@ -27,11 +34,13 @@ from attnspec.report.audit.table import (
     library_tables,
     tally_clauses,
 )
-from attnspec.report.figures import SHORT, SIGNS, count_noun, overall_verdict, shared_reason
+from attnspec.report.figures import SHORT_NAMES, SIGNS, count_noun, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-_LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
-    Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
+# one letter a verdict at most: there are tens of thousands of cells
+_VERDICT_LETTERS: Mapping[Verdict, str] = {
+    Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n",
+    Verdict.EXPECTED: "k",
     Verdict.UNEXPECTED: "u",
 }
 _VERDICTS = tuple(SIGNS)
@@ -63,13 +72,14 @@ class Cells:
     cell_data: str
 
 
-CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
-NOT_ASKED = AuditSquare("x", "")
+CHOSEN_SQUARE = AuditSquare("k", "≠")  # a documented choice, and nothing broken
+SQUARE_NOT_ASKED = AuditSquare("x", "")
 
 
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
     """Makes the matrix: all subjects under all clauses."""
-    themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
+    themes = tuple((name, tuple(group))
+                   for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
     rows = tuple((subject,
                   tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
                                              for clause in joined.clauses)))
@@ -79,13 +89,14 @@ def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells
 
 def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
-        return NOT_ASKED
+        return SQUARE_NOT_ASKED
     if are_chosen(subject, outcomes):
-        return CHOSEN
+        return CHOSEN_SQUARE
     verdict = overall_verdict(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
-    css = failing if verdict in FAILURES else _LETTERS[verdict]
-    asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    css = failing if verdict in FAILURES else _VERDICT_LETTERS[verdict]
+    asked = {outcome.verdict
+             for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
     sign = "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign
     return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
 
@@ -104,12 +115,12 @@ class _Reasons:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, reason: str) -> int:
-        """Its number."""
+        """Numbers a reason; the same reason gets the same number."""
         return self.numbers.setdefault(reason, len(self.numbers))
 
 
 def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> str:
-    """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
+    """Writes what the page's script reads, as JSON: a row of `cells` for each subject, and their legend.
 
     Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
     is, for every dtype of the subject (`dtypes`), a digit, the place of its verdict in `signs`, then its margin, then
@@ -123,8 +134,10 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
                                       reasons)
                          for clause in joined.clauses]) for subject in joined.subjects]
     held = {
-        "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
-        "dtypes": [[SHORT[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
+        "signs": [sign.sign for sign in SIGNS.values()],
+        "words": [sign.word for sign in SIGNS.values()],
+        "dtypes": [[SHORT_NAMES[dtype] for dtype in subject.dtypes]
+                   for subject in joined.subjects],
         "reasons": list(reasons.numbers), "cells": told,
         "findings": [finding.anchor for finding in findings]}
     # "</script>" inside would end the element that it stands in
@@ -133,7 +146,8 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
 
 def _encode_row(cells: Sequence[str]) -> str:
     before = ("", *cells)
-    return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
+    return ";".join(_AS_BEFORE if cell == left else cell
+                    for left, cell in zip(before, cells, strict=False))
 
 
 def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
@@ -152,12 +166,16 @@ def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: 
     if not outcomes:
         return _NOT_ASKED
     told = _cells_of_all_dtypes(subject, outcomes, reasons)
-    return f"{told}@{','.join(map(str, findings))}" if findings else told
+    if findings:
+        return f"{told}@{','.join(map(str, findings))}"
+    return told
 
 
-def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
-    """One text for all dtypes where they say the same but for the margin, else a text each."""
-    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome)) for outcome in outcomes}
+def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome],
+                         reasons: _Reasons) -> str:
+    """Writes one text for all dtypes where they say the same but for the margin, else a text each."""
+    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome))
+            for outcome in outcomes}
     margins = {outcome.dtype: _largest_margin(outcome) for outcome in outcomes}
     if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
         return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
@@ -180,19 +198,24 @@ def _largest_margin(outcome: Outcome) -> float:
     """The largest share of its allowance that a case used."""
     if outcome.worst is None or not outcome.cases:
         return _UNMEASURED
-    return math.inf if math.isnan(outcome.worst.margin) else outcome.worst.margin
+    if math.isnan(outcome.worst.margin):
+        return math.inf
+    return outcome.worst.margin
 
 
 def _reason_in_cell(subject: JudgedSubject, outcome: Outcome) -> str:
     """Why something failed is told by its finding, so that reasons are few."""
-    return "" if outcome.verdict in TOLD else shared_reason(subject.card.id, outcome.reason)
+    if outcome.verdict in EXPLAINED_VERDICTS:
+        return ""
+    return shared_reason(subject.card.id, outcome.reason)
 
 
 def _shorten_margin(margin: float) -> str:
     """Two digits, in as few signs as a script can read: `.31`, `2e-5`, `Infinity`."""
     if math.isinf(margin):
         return "Infinity"
-    return re.sub(r"^0(?=\.)", "", re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
+    return re.sub(r"^0(?=\.)", "",
+                  re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,21 +233,23 @@ class Works:
     all: tuple[CitedWork, ...]
 
     def anchor(self, quoted: QuotedSource) -> str:
-        """Where the page tells of the work of a citation."""
+        """The place on the page that tells of a cited work."""
         return f"work-{self.all.index(_cited_work(quoted))}"
 
 
 def cited_works(clauses: Iterable[ClauseText]) -> Works:
     """The works that clauses cite, each once."""
-    return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses for quoted in clause.because)))
+    return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses
+                                     for quoted in clause.because)))
 
 
 def _cited_work(quoted: QuotedSource) -> CitedWork:
     return CitedWork(quoted.title or quoted.cite, quoted.url)
 
 
-LEADING = 3  # how many findings the head of the page names
-MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
+LEADING_FINDINGS = 3  # how many findings the head of the page names
+# more subjects than these make an audit: one finding for all, not one for each
+AUDIT_SUBJECTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +262,9 @@ class MissingSubject:
     reason: str
 
 
-_FARED: Mapping[AuditStanding, tuple[str, str, str]] = {
-    AuditStanding.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
+_STANDING_HEADINGS: Mapping[AuditStanding, tuple[str, str, str]] = {
+    AuditStanding.BREAKS: ("bad", "break at least one `must` clause",
+                           "breaks at least one `must` clause"),
     AuditStanding.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
     AuditStanding.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
                             "keeps every `must` clause apart from documented choices"),
@@ -281,7 +307,7 @@ class Audit:
     @property
     def leading(self) -> tuple[AuditFinding, ...]:
         """The most important findings."""
-        return self.explaining_findings[:LEADING]
+        return self.explaining_findings[:LEADING_FINDINGS]
 
     @property
     def explaining_findings(self) -> tuple[AuditFinding, ...]:
@@ -303,26 +329,33 @@ class Audit:
     @property
     def alike_subjects(self) -> tuple[AlikeSubjects, ...]:
         """The subjects by how they stand, the gravest first in each row."""
-        rows = ((*words, tuple(sorted((line for line in self.lines if line.audit_standing is standing),
-                                      key=lambda line: line.weight))) for standing, words in _FARED.items())
-        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows
+        rows = ((*words,
+                 tuple(sorted((line for line in self.lines if line.audit_standing is standing),
+                              key=lambda line: line.weight)))
+                for standing, words in _STANDING_HEADINGS.items())
+        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines)
+                     for css, many, one, lines in rows
                      if lines)
 
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. {self.explained_text}"
+        return (f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. "
+                f"{self.explained_text}")
 
     @property
     def explained_text(self) -> str:
         """How much of what failed is explained."""
         known, rest = len(self.explaining_findings), self.open_failures
         if not known:
-            return f"None of the {count_noun(rest, 'failure')} is explained yet." if rest else "Nothing failed."
+            if rest:
+                return f"None of the {count_noun(rest, 'failure')} is explained yet."
+            return "Nothing failed."
         explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
         choices = sum(told.is_choice for told in self.explaining_findings)
-        marked = f"; {choices} of them {'is a documented choice' if choices == 1 else 'are documented choices'}"
+        marked = (f"; {choices} of them "
+                  f"{'is a documented choice' if choices == 1 else 'are documented choices'}")
         return (f"{explain} {whole}, each with a case and a script that shows it without attnspec"
                 f"{marked if choices else ''}.")
 
@@ -336,25 +369,32 @@ def make_audit(joined: JoinedRecords) -> Audit:
     """Puts together all that the page of an audit speaks of."""
     told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
-    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
+    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN],
+                                       *of[FailureCause.LISTED])
     return Audit(
-        shelves=library_tables(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
-        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
-        law=tally_clauses(joined), absent=_missing_subjects(joined), works=cited_works(joined.clauses),
+        shelves=library_tables(joined), findings=of[FailureCause.KNOWN],
+        unexplained=of[FailureCause.UNKNOWN],
+        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined),
+        cells=make_cells(joined, ordered),
+        law=tally_clauses(joined), absent=_missing_subjects(joined),
+        works=cited_works(joined.clauses),
         gradients=describe_gradients(joined))
 
 
 def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
     """Who was judged in none of the runs, and adapters that broke in one of them."""
     judged = {subject.card.id for subject in joined.subjects}
-    told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
-    absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
+    told = {each.get("subject", ""): each for run in joined.runs
+            for each in run.record.header.absent}
+    absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""),
+                             each.get("reason", ""))
               for name, each in told.items() if name not in judged]
-    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title, subject.broken_reason)
+    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title,
+                             subject.broken_reason)
               for subject in joined.subjects if subject.broken_reason]
     return (*absent, *broken)
 
 
 def is_audit(joined: JoinedRecords) -> bool:
     """Whether there are so many subjects that a page with everything about each would be of no use."""
-    return len(joined.subjects) > MANY
+    return len(joined.subjects) > AUDIT_SUBJECTS
