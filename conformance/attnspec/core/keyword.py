@@ -86,7 +86,7 @@ class KeywordLimits:
     table_names_pages: every number in a block_table names a page, those beyond an entry's keys among them.
     stored_query, stored_key, stored_value: the format in which codes are stored (`aspects/quantised/storage.py`); ""
     where codes come in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale;
-    "" where any number may.  zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.
+    "" where any number may.  zeros: in what zero points are handed over: `float32`, or `codes`, their format.
     packed_query, packed_key, packed_value: how two codes of four bits share a byte; "" where each has its own.
     """
 

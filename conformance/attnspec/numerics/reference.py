@@ -72,7 +72,7 @@ def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
                      else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
     output = (_dot_products(weights, operands.value.swapaxes(-1, -2), real)
-              / divisor(total)[..., None])
+              / np.where(total == 0, 1, total)[..., None])
     return Truth(dots, bent, logits, shifted, weights, total, output)
 
 
