@@ -40,7 +40,7 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     bare, found, nearest = replace(form, limits=limits), None, list[Attempt]()
     for ways in (_list_decoders, _list_filled_in_place):
-        trier.nearest = None
+        trier.forget_nearest()
         found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
         nearest += [trier.nearest] if trier.nearest else []
     if found is None:

@@ -86,7 +86,7 @@ def find_nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> A
     rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
     means = (*_list_truth_meanings(form), _find_added_meaning(form))
     for axes in _MASK_SHAPES:
-        trier.nearest = None
+        trier.forget_nearest()
         _learn_mask(form, [axes], means, rest, trier)
         if trier.nearest and trier.nearest.progress is Progress.OTHER_NUMBERS:
             return trier.nearest

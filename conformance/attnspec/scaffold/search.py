@@ -161,7 +161,7 @@ def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None
                 if found := part.find_form(forms, known, _try_form, trier, until):
                     return _complete_form(found, known.callee, trier)
         if ways:
-            trier.nearest = None
+            trier.forget_nearest()
             trier.mistaken_forms.clear()
     return None
 
@@ -211,7 +211,7 @@ def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
     """The form that is right once what its nearest answer suggests is done."""
     nearest, mistaken = trier.nearest, list(trier.mistaken_forms)
     for suggestion in list_suggestions(callee, nearest):
-        trier.nearest = None
+        trier.forget_nearest()
         trier.mistaken_forms.clear()
         seen = suggestion.callee
         found = _find_right(seen, trier, suggestion.change) or _find_with_mistake(seen, trier)

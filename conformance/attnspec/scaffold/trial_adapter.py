@@ -114,6 +114,10 @@ class Trier:
     _born_trees: dict[str, ReturnedTree | None] = field(default_factory=dict)
     _known_mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
+    def forget_nearest(self) -> None:
+        """Look for the nearest anew. A method, so that mypy goes on checking what is done with the next."""
+        self.nearest = None
+
     def load_adapter(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
         subject = self.process.load_source(write_source(form), ADAPTER_NAME, form.lift)
