@@ -59,7 +59,7 @@ class Form:
 def _form(asker: Asker, array: str) -> Form:
     limits = asker.subject.declaration.limits
     storage = getattr(limits, f"stored_{array}") or "int8"
-    return Form(storage, getattr(limits, f"{array}_scales") or STORAGES[storage].shared or "token")
+    return Form(storage, getattr(limits, f"{array}_scales") or STORAGES[storage].usual_granularity or "token")
 
 
 def _plain(asker: Asker) -> Problem:

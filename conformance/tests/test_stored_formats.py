@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from attnspec.aspects.quantised.inside import (
     INSIDE,
-    coded,
     coded_range,
+    codes_under,
     largest_of,
     nearest,
     power_above,
+    quantise_entries,
     read_back,
     split,
-    under,
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.storage import STORAGES, read_granularity
@@ -151,15 +151,16 @@ def stored_otherwise(array: Array, text: str) -> Iterator[Array]:
         yield (nearest(array * (1 / scale) + np.rint(zero), storage).astype(np.float64) - np.rint(zero)) * scale
         yield nearest((array - least) / scale, storage) * scale.astype(np.float64) + least
         return
-    codes, scale = coded(array, storage, granularity)
+    codes, scale = quantise_entries(array, storage, granularity)
     yield codes.astype(np.float64) * scale
     yield nearest(array * (1 / scale), storage).astype(np.float64) * scale
     if STORAGES[storage].block:  # by products with a factor, scales rounded up, or not at all
         grown = array * np.float32(1.4427)
-        yield coded(grown, storage, granularity)[0] * (coded(grown, storage, granularity)[1] / 1.4427)
+        codes, scale = quantise_entries(grown, storage, granularity)
+        yield codes * (scale / 1.4427)
         if STORAGES[storage].has_power_scales:
             scale = power_above(largest_of(np.abs(array), granularity), storage)
-            yield under(array, storage, scale).astype(np.float64) * scale
+            yield codes_under(array, storage, scale).astype(np.float64) * scale
         return
     factor = np.float32(1.4427)
     yield nearest(array * factor / (scale * factor), storage).astype(np.float64) * scale

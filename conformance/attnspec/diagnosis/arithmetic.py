@@ -310,7 +310,7 @@ class ArithmeticExplainer:
         if key not in self._tried_classes:
             # clauses of one run whose gradients are compared with the definition
             of_gradients = (check for check in self.checks().values() if GRAD in check.needs
-                            and not check.clause.made
+                            and not check.clause.made_forms
                             and not any(check.runs.values()) and check.clause.level is Level.MUST)
             self._tried_classes[key] = all(self._clause_holds(check, evaluator)
                                            for check in of_gradients)

@@ -269,7 +269,7 @@ class ComparisonStandard:
         classes = self.precision, fault_precision(problem.dtype)
         own = self.expectation_for(problem, classes[0])
         other = own if classes[1] == classes[0] else self.expectation_for(problem, classes[1])
-        name = self.subject.declaration.returned(problem.dtype).value
+        name = self.subject.declaration.returned_dtype(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
         of_inputs = self._gauges_of_gradients(problem)
         return AnswerRuler(problem.dtype,

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import yaml
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.errors import ManifestError, quote_value
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import INPUTS, Array
@@ -378,7 +378,7 @@ def _read_word(word: str, given: object) -> object:
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
         raise ManifestError(
-            f"{word!r} in a precision class must be {wanted}, not {quoted(given)}.")
+            f"{word!r} in a precision class must be {wanted}, not {quote_value(given)}.")
     if is_number and float(str(given)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
         raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: "
                             "a larger one would "

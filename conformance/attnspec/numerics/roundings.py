@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.errors import ManifestError, quote_value
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import USUAL_ULPS, Precision, StoredForm
 
@@ -290,13 +290,13 @@ def _read_backward_word(word: str, given: object) -> object:
     if word not in _COUNT_WORDS and word not in _PARTIAL_WORDS:
         if not isinstance(given, bool):
             raise ManifestError(f"{word!r} in a backward precision class must be true or false, "
-                                f"not {quoted(given)}.")
+                                f"not {quote_value(given)}.")
         return given
     most = _MOST_ROUNDINGS if word in _COUNT_WORDS else 2**30
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
         raise ManifestError(f"{word!r} in a backward precision class must be a whole number from "
                             f"0 to {most}, not "
-                            f"{quoted(given)}.")
+                            f"{quote_value(given)}.")
     return given
 
 

@@ -490,7 +490,7 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
     """The output's gradient, (B,H,T,Dv), as it is handed over, in the dtype that the output should have, as it lies."""
     assert problem.grad_output is not None
-    return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
+    return problem.grad_output.astype(numpy_dtype(declaration.returned_dtype(problem.dtype)), copy=False)
 
 
 def call_of_framework(problem: Problem, arrays: Mapping[str, Array],

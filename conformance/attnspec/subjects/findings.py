@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Harm
-from attnspec.core.errors import FileLocation, ManifestError, quoted
+from attnspec.core.errors import FileLocation, ManifestError, quote_value
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import COMPARISON, SIZES, VALUE_KINDS, KnownFinding, Outcome, Seen, does_explain, is_named
@@ -181,7 +181,7 @@ def _read_replay(line: str, fields: Fields) -> ReplayedCase:
     if len(words) != len(_RECIPE_PARTS):
         raise fields.complain("replays",
                               f"should have lines of four parts, '{' '.join(_RECIPE_PARTS)}', as a report prints "
-                                         f"them behind `attnspec replay`, not {quoted(line)}.")
+                                         f"them behind `attnspec replay`, not {quote_value(line)}.")
     return ReplayedCase(*words)
 
 

@@ -23,7 +23,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from attnspec.core.errors import TargetError, quoted
+from attnspec.core.errors import TargetError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
 from attnspec.record.events import SUBJECT_LIBRARIES
@@ -185,7 +185,8 @@ def read_modules(fields: Fields) -> str:
     names = fields.text("requires", "")
     for name in names.split():
         if not all(part.isidentifier() for part in name.split(".")):
-            raise fields.complain("requires", f"should name modules, as in 'onnxruntime mlx.core', not {quoted(name)}.")
+            raise fields.complain("requires", "should name modules, as in 'onnxruntime mlx.core', not "
+                                              f"{quote_value(name)}.")
     return names
 
 
@@ -208,8 +209,8 @@ def read_variables(fields: Fields) -> Mapping[str, str]:
     """Environment variables with their values. Raises the error of the fields."""
     for name in fields.mapping:
         if not _VARIABLE_NAME.fullmatch(name):
-            raise fields.error(f"{quoted(name)} is not a name for an environment variable: letters, digits and _ only.",
-                               where=fields.place(name))
+            raise fields.error(f"{quote_value(name)} is not a name for an environment variable: letters, digits and _ "
+                               "only.", where=fields.place(name))
     return read_texts(fields)
 
 
@@ -239,7 +240,7 @@ def _is_met(fields: Fields, python: str) -> bool:
         version = installed_version(needed.name, python)
         return bool(version) and needed.specifier.contains(version, prereleases=True)
     except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
-        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
+        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quote_value(where)}."
         raise fields.complain("where", message) from None
 
 
@@ -303,7 +304,7 @@ def _read_specifier(fields: Fields, key: str) -> str:
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
     except ValueError:
-        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quote_value(versions)}."
         raise fields.complain(key, message) from None
     return versions
 
@@ -330,7 +331,7 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
     release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
-                                         f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
+                                         f"'{distribution or 'mine'}==1.2.0', not {quote_value(end.install)}.")
     if not _is_within(end, distribution, versions):
         raise fields.complain("install", f"pins {distribution} {release}, which is outside of the declared range "
                                          f"{versions}.")

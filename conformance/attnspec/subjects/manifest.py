@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Deviation, Variant
-from attnspec.core.errors import FileLocation, ManifestError, UsageError, quoted
+from attnspec.core.errors import FileLocation, ManifestError, UsageError, quote_value
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import HostLanguage, Surroundings
@@ -271,7 +271,7 @@ def _read_function_name(fields: Fields, folder: Path | None) -> str:
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
         raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
-                              f"{quoted(function)}.")
+                              f"{quote_value(function)}.")
     if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown_path(folder)}", adapter, adapters,
@@ -287,7 +287,7 @@ def _read_variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]
 def _read_variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
-        raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.",
+        raise fields.error(f"{quote_value(name)} is not a name for a variant: {NAME_SAYS}.",
                            where=fields.place())
     return Variant(
         name=name,
@@ -305,7 +305,7 @@ def read_script(fields: Fields, folder: Path) -> Path:
     """The field `script`: a text file in the library's folder. Raises the error of the fields."""
     script = folder / fields.text("script")
     if not is_file(script):
-        raise fields.complain("script", f"names no file: there is no {quoted(shown_path(script))[1:-1]}.")
+        raise fields.complain("script", f"names no file: there is no {quote_value(shown_path(script))[1:-1]}.")
     if not script.resolve().is_relative_to(folder.resolve()):
         raise fields.complain("script", f"should lie in the library's folder, {shown_path(folder)}.")
     try:
@@ -323,7 +323,7 @@ def _read_deviation(fields: Fields, folder: Path) -> Deviation:
         fields.absent("issue")
     until = fields.text("until")
     if not _VERSION_PATTERN.fullmatch(until):
-        raise fields.complain("until", f"should be a version, as in '2.14', not {quoted(until)}.")
+        raise fields.complain("until", f"should be a version, as in '2.14', not {quote_value(until)}.")
     return Deviation(
         clause=fields.text("clause"),
         verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
@@ -354,8 +354,8 @@ class Interpreter:
             return ""
         reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
         told = reason.rstrip(".")
-        return reason and (f"its manifest names the interpreter {quoted(self.command_text)} ({self.where}): {told}. "
-                           "Correct `python:` there, or name another one: --python PATH")
+        return reason and (f"its manifest names the interpreter {quote_value(self.command_text)} ({self.where}): "
+                           f"{told}. Correct `python:` there, or name another one: --python PATH")
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """The surroundings of what lives in the interpreter, unless a command is asked for."""

@@ -347,7 +347,8 @@ def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, out
     return replace(expected, output=truth, output_allowance=allowance, claimed=claimed, output_claimed=claimed)
 
 
-def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Callable[[Expectation], Array]) -> Array:
+def read_definition(scene: Scene, run: str, part: str, axes: tuple[str, ...],
+                    pick: Callable[[Expectation], Array]) -> Array:
     """One array of the definition of a run, any shape with these axes: its parts joined and read back in the order that
     relations compare.
     """

@@ -128,7 +128,8 @@ def pose_problem(form: CallForm, problem: Problem) -> Problem:
     for word in _SCALE_WORDS:
         if form.parameter_for(word.name):
             stored = str(form.limits.get(f"stored_{word.meaning_of}", "")) or _ANY_STORAGE
-            shared = str(form.limits.get(f"{word.meaning_of}_scales", "")) or STORAGES[stored].shared or any_shared
+            declared = str(form.limits.get(f"{word.meaning_of}_scales", ""))
+            shared = declared or STORAGES[stored].usual_granularity or any_shared
             is_scale = word.name == f"{word.meaning_of}_scale"
             patterns[word.name] = f"{stored}/{shared}/{kind}" if is_scale else str(word.sample)
     return in_codes(problem, patterns, int(form.limits.get("page_multiple", 1))) if patterns else problem

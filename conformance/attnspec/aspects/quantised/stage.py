@@ -28,9 +28,9 @@ class QuantisedStage(AspectStage):
             return work
         arrays = {}
         for name in INPUTS:
-            numbers = shifted(getattr(work, name), getattr(work, f"{name}_zero"))
+            numbers = shift_codes(getattr(work, name), getattr(work, f"{name}_zero"))
             for keyword in (f"{name}_scale", f"{name}_global_scale"):
-                numbers = scaled(numbers, getattr(work, keyword))
+                numbers = scale_codes(numbers, getattr(work, keyword))
             arrays[name] = numbers
         return work.but(**arrays, **dict.fromkeys(every))
 
@@ -38,12 +38,12 @@ class QuantisedStage(AspectStage):
 STAGE = QuantisedStage()
 
 
-def scaled(codes: Array, scale: Array | None) -> Array:
+def scale_codes(codes: Array, scale: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
     return codes if scale is None else codes * np.asarray(scale).astype(codes.dtype)
 
 
-def shifted(codes: Array, zero: Array | None) -> Array:
+def shift_codes(codes: Array, zero: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, less zero points that broadcast to them."""
     return codes if zero is None else codes - np.asarray(zero).astype(codes.dtype)
 
