@@ -41,7 +41,7 @@ _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 
 def explain_missing_lift(subject: Subject, said: str) -> Explanation | None:
     """What to say where a function of one's own raises on arrays, and its module imports a
-    framework, or the exception asks for the tensors of one. said: the exception.
+    framework, or the exception asks for the tensors of one.  said: the exception.
     """
     lift, why = wanted_lift(subject, said)
     if not lift:

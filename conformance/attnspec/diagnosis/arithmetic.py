@@ -234,7 +234,7 @@ that shows.
 
 @dataclass(slots=True)
 class ArithmeticExplainer:
-    """What explains one subject's violations. checks: the clauses a class is tried on, besides the
+    """What explains one subject's violations.  checks: the clauses a class is tried on, besides the
     violated one.
     """
 
@@ -249,8 +249,8 @@ class ArithmeticExplainer:
         """The first class under which the violation vanishes; None if there is none.
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says
-        nothing of the rest. place: where it fails. What fails at some sizes and holds just below
-        is no arithmetic, which would show there. first: the case that failed, before it was
+        nothing of the rest.  place: where it fails. What fails at some sizes and holds just below
+        is no arithmetic, which would show there.  first: the case that failed, before it was
         shrunk; a class that does not allow it allows no whole clause.
         """
         met = [failing, *([first] if first and count_work(first.sizes) <= CLAUSE_PURSE else [])]

@@ -129,7 +129,7 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
 
 
 def _order_ranges(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
-    """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these
+    """The innermost first: columns of rows of heads of batch entries.  wrong: any shape with these
     axes.
     """
     for name in ("D", "Dv", "M", "Out", "S", "T", "In"):

@@ -298,7 +298,7 @@ def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingCase:
     """The failing case: every call that the subject was put in judging it.  fails: whether it
-    failed again. held_recipes: the case at sizes at which the subject does not fail.
+    failed again.  held_recipes: the case at sizes at which the subject does not fail.
     """
 
     trial: Trial
@@ -516,7 +516,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """What the clauses have to say of one subject. seed: of the run."""
+    """What the clauses have to say of one subject.  seed: of the run."""
 
     matrix: Matrix = field(default_factory=Matrix)
     seed: int = 0

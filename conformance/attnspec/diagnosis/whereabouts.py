@@ -277,7 +277,7 @@ class FailurePlace:
 
     begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries,
     in a sentence.  case: the failing case of which that is told, with room around the smallest.
-    held_recipes: some that hold at other sizes. smallest: the sizes at which it is told to begin.
+    held_recipes: some that hold at other sizes.  smallest: the sizes at which it is told to begin.
     """
 
     begins: str = ""

@@ -124,17 +124,17 @@ class Expectation:
     """The truth (float64; long double for a float64 subject), the allowance beside it (float64),
     and where they count.
 
-    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M). weights, weights_allowance:
-    (B,H,T,S); both exactly 0 where a key is hidden. logits, logits_allowance: (B,H,T,S), logits
+    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).  weights, weights_allowance:
+    (B,H,T,S); both exactly 0 where a key is hidden.  logits, logits_allowance: (B,H,T,S), logits
     less the row's largest (hidden: -inf); the allowance is that of log(weight) less the top key's
-    log(weight), infinite where the weight may underflow. row_sum_allowance: (B,H,T), how far an
-    honest row of weights may sum from 1. visible: (B,H,T,S) bool, beside weights, logits and what
-    is typical, or asked for alone. empty: (B,H,T) bool, rows without a visible key; their truth is
-    written as zeros. claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the
-    bound. Elsewhere nothing may be judged. output_claimed: the same for `output`: `claimed`
+    log(weight), infinite where the weight may underflow.  row_sum_allowance: (B,H,T), how far an
+    honest row of weights may sum from 1.  visible: (B,H,T,S) bool, beside weights, logits and what
+    is typical, or asked for alone.  empty: (B,H,T) bool, rows without a visible key; their truth is
+    written as zeros.  claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the
+    bound. Elsewhere nothing may be judged.  output_claimed: the same for `output`: `claimed`
     itself; of a layer (B,T), where all heads are. typical_spread, typical_sure (B,H,T,Dv),
-    typical_strain (B,H,T,1): what `typical_allowance` is made of. lse, lse_allowance: (B,H,T),
-    where they are asked for, the natural logarithm; -inf on rows without a visible key. gradients:
+    typical_strain (B,H,T,1): what `typical_allowance` is made of.  lse, lse_allowance: (B,H,T),
+    where they are asked for, the natural logarithm; -inf on rows without a visible key.  gradients:
     by name of the input, where they are asked for, alone. What was not asked for (`parts`; the row
     sums come with the weights, the output with what is typical) has length 0 along every axis.
     """

@@ -62,8 +62,8 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """How a sum is formed. scale: what its terms are multiplied by at the end.  extra: relative,
-    what that adds. length: of the axes along which it runs.  heads: how many share the input.
+    """How a sum is formed.  scale: what its terms are multiplied by at the end.  extra: relative,
+    what that adds.  length: of the axes along which it runs.  heads: how many share the input.
     is_of_bias: whether it is summed as the gradient of a bias is, from terms that are stored.
     is_wide: whether it is stored no more coarsely than it is computed, unless all such terms are.
     """
@@ -256,7 +256,7 @@ def _finish_projection(whole: Factor, size: Array, number: Array, length: int,
 def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
     """No scale is multiplied in behind these sums, so that they are rounded once, as they are
     returned. Attention's own kernel does not form them, so that what it does with partial sums is
-    nothing to them. partial: what these do.
+    nothing to them.  partial: what these do.
     """
     stored = min(b.precision.results, 1)
     return replace(b, results=stored * b.one,

@@ -261,7 +261,7 @@ class Operands:
     (B,H,T,S), or None where every key is; counts (B,H,T): how many keys each query attends to;
     usable (B,H,T): False where a row sees a key, value or bias that is not finite, or where the
     batch entry has no such query. `held` and held_key are of the finite hidden entries too, which
-    key and value need not hold: they can overflow a subject's storage. has_sink: the last key is a
+    key and value need not hold: they can overflow a subject's storage.  has_sink: the last key is a
     sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what aspects add,
     which `bias` holds, the largest number that it may be made from; None where none adds.
     entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`

@@ -335,7 +335,7 @@ def attended_hull(problem: Problem, conventions: Mapping[str, str],
                   every: Iterator[ProblemBlock] | None = None,
                   ) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0
-    where none is visible. every: its blocks, where they say how far values are from those that are
+    where none is visible.  every: its blocks, where they say how far values are from those that are
     read back.
 
     Of no use on rows that see what is not finite.

@@ -223,7 +223,7 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
     But the constants of a half exponential move all logits. Where the class does not vouch for
     that, besides it, a sixteenth of a unit of the output. Rounding to nearest adds u² a storage:
     numbers just above a power of two are rounded more coarsely than those below, which leaves
-    -u²/5 on average. Sums in a half format: see `drift_of_sums`. scale_width: what the default
+    -u²/5 on average. Sums in a half format: see `drift_of_sums`.  scale_width: what the default
     scale is the root of, for errors of the temperature: a constant that is stored more coarsely
     than all else is off by its roundings, unless its root and fourth root are powers of two.
     products: of how many a logit is the sum, for errors of the logits.

@@ -156,7 +156,7 @@ def stored_weight_error(stored: StoredForm, heaviest: Array, total: Array, least
     (B,H,T).
 
     What is stored is off by half a unit or by half the least distance, and no weight by more than
-    itself. only_small: without half a unit, what is lost of small weights alone.
+    itself.  only_small: without half a unit, what is lost of small weights alone.
     """
     step = stored.least_distance * (total[..., None] if stored.divided else np.ones(()))
     relative = 0.0 if only_small else stored.relative

@@ -49,7 +49,7 @@ Answer = Callable[[Problem], Array]
 class Mistake:
     """name: as a sentence says it ("…, conforms").  answer: what it gives to a problem, in
     float64.  sizes, causal: of the problem on which single entries show it.  of_empty_row: whether
-    it shows in a row without keys. is_everywhere: whether it moves all outputs, so that their mean
+    it shows in a row without keys.  is_everywhere: whether it moves all outputs, so that their mean
     shows it, too.
     """
 

@@ -33,7 +33,7 @@ AGREE, DIFFER = "agree", "differ"
 @dataclass(frozen=True, slots=True)
 class SwitchFlip:
     """A problem on which a switch is flipped. `about`: the convention, and its form, that the
-    answer rests on. is_implied: others ask the same and more; a glance leaves it out.
+    answer rests on.  is_implied: others ask the same and more; a glance leaves it out.
     """
 
     name: str
@@ -294,8 +294,8 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
                   whole: bool = True,
                   brief: bool = False) -> Iterator[PendingQuestion]:
     """Asks all questions of a subject at this dtype; nothing where it does not support the dtype.
-    base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
-    questions, not only those that are asked at every dtype. brief: of a variant only where the two
+    base: the subject whose variant this is: then it is told, too, where the two differ.  whole: all
+    questions, not only those that are asked at every dtype.  brief: of a variant only where the two
     differ.
     """
     asker = Asker(subject, dtype)

@@ -188,7 +188,7 @@ def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Eff
 
 @dataclass(frozen=True)
 class Menu:
-    """What there is to choose from, and which bytes stand for which choice. shapes: in the order
+    """What there is to choose from, and which bytes stand for which choice.  shapes: in the order
     of their dealing.
     """
 
@@ -416,7 +416,7 @@ def traits_within(limits: Limits, keywords: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FeatureArray:
-    """The features of a subject, and the problems in which they meet. optional: the keywords that
+    """The features of a subject, and the problems in which they meet.  optional: the keywords that
     it takes.
     """
 

@@ -337,8 +337,8 @@ class Demand:
     the same sizes.
 
     reads: whether weights are read out through the values.  cut_axes: those along which a run
-    takes a problem apart. runs: how many runs a case has.  passes: 2 where gradients are compared:
-    a call forward and one back. projects: whether the subject is a layer, whose projections cost,
+    takes a problem apart.  runs: how many runs a case has.  passes: 2 where gradients are compared:
+    a call forward and one back.  projects: whether the subject is a layer, whose projections cost,
     too.
     flips: whether variants of the subject are asked, which may compile for every shape.  pool: the
     name of the clauses that share out the pairs of sizes; a clause that is added to one leaves the

@@ -182,7 +182,7 @@ def domain(
 
     kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose. always,
     sometimes: optional keywords in use in every case, or in about half (only if the subject takes
-    them). lengths: how T and S compare.  grouped: whether query heads share key/value heads.
+    them).  lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose,
     and for problems judged by a law of chance (generic, long, panel) all with a structure.
     scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a

@@ -191,7 +191,7 @@ Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the word
 
 @dataclass(frozen=True, slots=True)
 class EntryFamily:
-    """One way to make the entries of a problem, and its purpose. overflows: its logits are to
+    """One way to make the entries of a problem, and its purpose.  overflows: its logits are to
     overflow float16.
     """
 

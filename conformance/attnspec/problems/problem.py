@@ -90,7 +90,7 @@ class Problem(KeywordArguments[Array]):
     """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and
     private to the holder.
 
-    Where P keys are past, key and value have S - P. of_parameters: with the gradients of the
+    Where P keys are past, key and value have S - P.  of_parameters: with the gradients of the
     inputs, those of a layer's parameters are asked for, too.
     """
 

@@ -225,7 +225,7 @@ class SizePlan:
     """Sizes for the clauses of a subject at one dtype.
 
     demands: all that a run may put to it: each is dealt its part of the pairs, whichever are tried
-    in the end. compiles: whether a compiler runs for every new shape: then all clauses share few.
+    in the end.  compiles: whether a compiler runs for every new shape: then all clauses share few.
     flip_sizes: how many sizes, their first ones, the clauses share that ask variants which
     compile.  blocks: those of the subject, where it says them.  hurries: whether what compiles has
     little time, so that clauses share a few of these sizes only.

@@ -345,7 +345,7 @@ Gradients = tuple[Array, ...]
 
 def gradients_of_rows(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
     """The gradient of the sum of some rows of the output with respect to query, key and value, as
-    they are handed over: (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has
+    they are handed over: (B,·,L,·), of a layer (B,L,M).  rows: (T,) bool. None where the output has
     none: the subject computes without.
 
     Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
@@ -355,7 +355,7 @@ def gradients_of_rows(subject: Subject, problem: Problem, rows: Array) -> Gradie
 
 @dataclass(frozen=True, slots=True)
 class _Differentiated:
-    """A callee that is asked for gradients with every answer. rows: of the output, (T,) bool."""
+    """A callee that is asked for gradients with every answer.  rows: of the output, (T,) bool."""
 
     callee: Callee
     rows: Array

@@ -66,7 +66,7 @@ def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Repl
 
 def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
     """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see
-    nothing may be anything. weights: (B,H,T,S), or those of the first keys.
+    nothing may be anything.  weights: (B,H,T,S), or those of the first keys.
     """
     def fits(visible: Array) -> bool:
         """Whether the weights are spread evenly over what is visible (T,S)."""
