@@ -83,7 +83,7 @@ def stored_in(storage: str, fault: Fault, dtype: DType, watch: Watch | None = No
     """
     subject = own_subject(f"fault/{fault.name}")
     arrays = ("query", "key", "value") if "query" in fault.name else ("key", "value")
-    limits = replace(subject.declaration.limits, **{f"stored_{array}": storage for array in arrays})
+    limits = replace(subject.declaration.limits, **{f"stored_{array}": storage for array in arrays})  # type: ignore[arg-type]  # by name
     callee = subject.callee
     assert isinstance(callee, InProcess)  # all of attnspec's own are
     callee = replace(callee, function=reading_codes(callee.function, dtype, watch))
@@ -160,7 +160,7 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, 
     dealer = Dealer(stored_in(storage, fault, dtype), checks, Effort.QUICK, SEED)
     for clause in clauses_of_codes(fault):
         check, subject = checks()[clause], stored_in(storage, fault, dtype, watch)  # anew: it may remember calls
-        if check.lacking(subject):
+        if check.why_not_put(subject):
             continue
         tally = Trial(check, Evaluator(subject, dtype, archive=archive), Effort.QUICK, seed_of(SEED, check.domain),
                       lambda _: None, shrinks=False, shapes=dealer.shapes(check, dtype)).hold()
@@ -236,7 +236,7 @@ def traced(lines: Sequence[Line], storage: str, dtype: str) -> list[Line]:
 
 def share(lines: Sequence[Line]) -> float:
     """Percent of them that are found."""
-    return 100 * sum(line["convicted"] for line in lines) / max(1, len(lines))
+    return 100 * sum(bool(line["convicted"]) for line in lines) / max(1, len(lines))
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])

@@ -209,7 +209,7 @@ def _run(asked: Asked, problems: Sequence[AttnspecError], folder: Path,
 
 def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
     jobs = TrialJobs(with_engine(plan, engine=ENGINE_CLASS, recipe=""))
-    items = jobs.items()
+    items = [job for job in jobs.items() if isinstance(job, Item)]
     outcomes: list[Outcome] = []
     events: list[Event] = [jobs.header(run_started())]
     for target in dict.fromkeys(item.target for item in items):
