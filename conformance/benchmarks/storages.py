@@ -183,16 +183,21 @@ def header() -> Line:
 
 
 def read(record: Path) -> list[Line]:
-    """The lines of a record, begun if there is none. Raises UsageError for one of another spec."""
+    """The lines of a record to go on with, begun if there is none. Raises UsageError for one of another spec."""
     if not record.exists():
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(json.dumps(header()) + "\n", encoding="utf-8")
     whole = record.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may have been cut off
-    first, *lines = map(json.loads, whole.splitlines())
+    first = json.loads(whole.partition("\n")[0])
     if first != header():
         raise click.UsageError(f"{record} is of {first}; this is {header()}. Begin another one.")
     record.write_text(whole + "\n", encoding="utf-8")
-    return lines
+    return read_lines(record)
+
+
+def read_lines(record: Path) -> list[Line]:
+    """The lines of a record, below its header."""
+    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()[1:]]
 
 
 def jobs(known: Sequence[Line], storages: Sequence[str], dtype: str, patterns: Sequence[str]) -> Iterator[
@@ -250,7 +255,7 @@ def measure(record: Path, dtype: str, storages: tuple[str, ...], patterns: tuple
             is_table: bool) -> None:
     """Judge what is missing, and print the table."""
     if is_table:
-        lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()[1:]]
+        lines = read_lines(record)
     else:
         lines = read(record)
         todo = list(jobs(lines, storages, dtype, patterns))
