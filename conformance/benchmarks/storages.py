@@ -42,7 +42,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import clauses_for
-from attnspec.problems.problem import numpy_dtype
+from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
@@ -81,27 +81,55 @@ def stored_in(storage: str, fault: Fault, dtype: DType, watch: Watch | None = No
     """The fault made anew, as a function that takes keys and values of this storage alone; if the mistake is about the
     query, queries as well. Elsewhere queries stay ordinary numbers, so that clauses of these are put, too.
     """
-    subject = own_subject(f"fault/{fault.name}")
     arrays = ("query", "key", "value") if "query" in fault.name else ("key", "value")
-    limits = replace(subject.declaration.limits, **{f"stored_{array}": storage for array in arrays})  # type: ignore[arg-type]  # by name
+    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch)
+
+
+def declare_storage(subject: Subject, storage: str, dtype: DType, arrays: Sequence[str],
+                    watch: Watch | None = None) -> Subject:
+    """Attnspec's own subject, as a function that takes codes of this storage alone for these arrays."""
+    stored = {f"stored_{array}": storage for array in arrays}
+    limits = replace(subject.declaration.limits, **stored)  # type: ignore[arg-type]  # by name
     callee = subject.callee
     assert isinstance(callee, InProcess)  # all of attnspec's own are
-    callee = replace(callee, function=reading_codes(callee.function, dtype, watch))
+    callee = replace(callee, function=reading_codes(callee.function, storage, dtype, watch))
     return replace(subject, callee=callee, declaration=replace(subject.declaration, limits=limits))
 
 
-def reading_codes(attend: Callable[..., Any], dtype: DType, watch: Watch | None) -> Callable[..., Any]:
-    """The function, handed codes as numbers of the dtype under test: so attention that faults change reads them."""
+def reading_codes(attend: Callable[..., Any], storage: str, dtype: DType, watch: Watch | None) -> Callable[..., Any]:
+    """The function, handed codes as numbers of the dtype under test, and a scale for each entry in the place of one for
+    each block: so attention that faults change reads them.
+    """
+    block = STORAGES[storage].block
+
     @functools.wraps(attend)
     def read(*arrays: Any, **keywords: Any) -> Any:  # noqa: ANN401  (any keyword of attention)
         wide = [widened(array, dtype) for array in arrays]
         by_name = {name: widened(value, dtype) for name, value in keywords.items()}
+        for array, name in zip(wide, ("query", "key", "value"), strict=True):
+            for keyword in (f"{name}_scale", f"{name}_zero"):
+                if keyword in by_name and np.ndim(by_name[keyword]) == array.ndim:
+                    by_name[keyword] = spread_blocks(by_name[keyword], array, keywords, name, block)
         answer = attend(*wide, **by_name)
         if watch:
             watch(wide, by_name, answer)
         return answer
 
     return read
+
+
+def spread_blocks(scale: Array, array: Array, keywords: Mapping[str, Any], name: str, block: int) -> Array:
+    """Scales or zero points of blocks of features or of tokens as those of entries: (B,Hkv,S,D/N) or (B,Hkv,S/N,D), or
+    as they lie in a form, to what broadcasts to their array; any others as they are.
+    """
+    past = keywords.get("past_key" if name == "key" else "past_value") if name != "query" else None
+    lengths = {array.ndim - 1: array.shape[-1]}
+    if array.ndim == 4 and "block_table" not in keywords:
+        lengths[2] = array.shape[2] + (0 if past is None else past.shape[2])
+    for axis, length in lengths.items():
+        if block and scale.shape[axis] not in {1, length}:
+            scale = np.repeat(scale, block, axis).take(range(length), axis)
+    return scale
 
 
 NARROW = frozenset(storage_dtype(name) for each in STORAGES.values() for name in (each.code_type, each.scales)
