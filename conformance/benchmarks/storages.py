@@ -152,15 +152,16 @@ def judged(name: str, storage: str, dtype: str) -> Line:
     """One fault at one storage: the record's line. `cases` are those of which a clause claimed something.
 
     Whether it has a trace is said of a fault that nothing convicts. One that attention without the mistake cannot be
-    compared with, as a decoder, has one.
+    compared with, as a decoder, has one where any call has the keyword that the fault is about.
     """
     began = time.perf_counter()
     right = own_subject("sound/dequantised_first").callee
     assert isinstance(right, InProcess)  # all of attnspec's own are
-    differs = False
+    differs, handed_over = False, set[str]()
 
     def compare(arrays: Sequence[Any], keywords: Mapping[str, Any], answer: object) -> None:
         nonlocal differs
+        handed_over.update(keyword for keyword, value in keywords.items() if value is not None)
         try:
             differs = differs or not are_same(right.function(*arrays, **keywords), answer)
         except Exception:  # whatever it cannot answer
@@ -168,7 +169,7 @@ def judged(name: str, storage: str, dtype: str) -> Line:
 
     found = search(faults()[name], storage, DType(dtype), compare)
     if not found["convicted"]:
-        found["has_trace"] = differs
+        found["has_trace"] = differs and faults()[name].stage in handed_over
     return {"fault": name, "storage": storage, "dtype": dtype, **found,
             "seconds": round(time.perf_counter() - began, 1)}
 
