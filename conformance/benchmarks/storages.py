@@ -9,7 +9,7 @@ Faults of kernels that quantise inside, which declare a storage themselves, and 
 `evaluation power` measures them. A fault is put the clauses that name it, or that convicted it
 (spec/refutations.json), and if these find nothing all other clauses of codes. It has no trace at a storage if no case
 of any clause gets another answer from it than from attention without the mistake, bit for bit: no code of int8 is
-beyond 240, and no clause gives zero points to float8.
+beyond 240, for one.
 Exit codes: 0 each share is at least 98 %, 1 one is less, 2 the record is of another spec.
 """
 
@@ -21,12 +21,9 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import functools
-import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
@@ -49,15 +46,15 @@ from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Archive, Evaluator, Memory
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.own_subjects import shared_archive
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
+from resumed_record import Line, append_lines, open_record, read_lines
 
 SEED = 0
 ENOUGH = 98.0
 """Percent of the faults that leave a trace at a storage."""
-
-Line = Mapping[str, Any]
 
 
 @cache
@@ -148,7 +145,7 @@ def clauses_of_codes(fault: Fault) -> Iterator[str]:
     yield from (name for name in checks() if name.startswith("quantised") and name not in first)
 
 
-def judged(name: str, storage: str, dtype: str) -> Line:
+def judge_fault(name: str, storage: str, dtype: str) -> Line:
     """One fault at one storage: the record's line. `cases` are those of which a clause claimed something.
 
     Whether it has a trace is said of a fault that nothing convicts. One that attention without the mistake cannot be
@@ -185,14 +182,15 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, 
     """What the clauses say of a fault at one storage; the search ends at the first that convicts. watch: sees each call
     and its answer.
     """
-    cases, worst, archive = 0, 0.0, shared_archive(storage, dtype)
+    cases, worst = 0, 0.0
     dealer = Dealer(stored_in(storage, fault, dtype), checks, Effort.QUICK, SEED)
     for clause in clauses_of_codes(fault):
         check, subject = checks()[clause], stored_in(storage, fault, dtype, watch)  # anew: it may remember calls
         if check.why_not_put(subject):
             continue
-        tally = Trial(check, Evaluator(subject, dtype, archive=archive), Effort.QUICK, seed_of(SEED, check.domain),
-                      lambda _: None, shrinks=False, shapes=dealer.shapes(check, dtype)).hold()
+        evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
+        tally = Trial(check, evaluator, Effort.QUICK, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
+                      shapes=dealer.shapes(check, dtype)).hold()
         cases += tally.cases
         worst = max(worst, float(tally.worst.margin) if tally.worst else 0.0)
         if tally.failure is not None:
@@ -200,33 +198,9 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, 
     return {"convicted": False, "cases": cases, "margin": worst}
 
 
-@cache
-def shared_archive(_storage: str, _dtype: DType) -> Archive:
-    """What the definition says, for all faults at one storage to share."""
-    return Archive(Memory(2048, 2**28), Memory(2048, 2**28))
-
-
 def header() -> Line:
     """What has to be the same for a record to be gone on with."""
     return {"spec": load_spec().digest, "numpy": np.__version__, "seed": SEED}
-
-
-def read(record: Path) -> list[Line]:
-    """The lines of a record to go on with, begun if there is none. Raises UsageError for one of another spec."""
-    if not record.exists():
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(header()) + "\n", encoding="utf-8")
-    whole = record.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may have been cut off
-    first = json.loads(whole.partition("\n")[0])
-    if first != header():
-        raise click.UsageError(f"{record} is of {first}; this is {header()}. Begin another one.")
-    record.write_text(whole + "\n", encoding="utf-8")
-    return read_lines(record)
-
-
-def read_lines(record: Path) -> list[Line]:
-    """The lines of a record, below its header."""
-    return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()[1:]]
 
 
 def jobs(known: Sequence[Line], storages: Sequence[str], dtype: str, patterns: Sequence[str]) -> Iterator[
@@ -237,17 +211,6 @@ def jobs(known: Sequence[Line], storages: Sequence[str], dtype: str, patterns: S
         for name in faults():
             if (name, storage, dtype) not in done and any(fnmatch(name, pattern) for pattern in patterns):
                 yield name, storage, dtype
-
-
-def carry_out(record: Path, todo: Sequence[tuple[str, str, str]], workers: int) -> Iterator[Line]:
-    """The lines as they come; each is written at once."""
-    spawn = multiprocessing.get_context("spawn")
-    with record.open("a", encoding="utf-8") as file, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        for ended in as_completed([pool.submit(judged, *job) for job in todo]):
-            line = ended.result()
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            yield line
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:
@@ -286,9 +249,9 @@ def measure(record: Path, dtype: str, storages: tuple[str, ...], patterns: tuple
     if is_table:
         lines = read_lines(record)
     else:
-        lines = read(record)
+        lines = open_record(record, header())
         todo = list(jobs(lines, storages, dtype, patterns))
-        for count, line in enumerate(carry_out(record, todo, workers), 1):
+        for count, line in enumerate(append_lines(record, judge_fault, todo, workers), 1):
             lines.append(line)
             click.echo(f"{count} of {len(todo)}: {line['fault']} {line['storage']} {line['seconds']} s", err=True)
     click.echo("\n".join(table(lines)))

@@ -17,6 +17,7 @@ from evaluation.report.drawing import write_power_picture
 from evaluation.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
+from resumed_record import read_lines
 
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
@@ -90,7 +91,7 @@ def test_the_figures_of_codes_are_those_of_their_records() -> None:
 
 def test_the_table_of_storages_is_that_of_its_record() -> None:
     page = (CHECKOUT / "docs" / "quantised.md").read_text(encoding="utf-8")
-    assert "\n".join(storages.table(storages.read_lines(POWER / "storages.jsonl"))) in page
+    assert "\n".join(storages.table(read_lines(POWER / "storages.jsonl"))) in page
 
 
 @pytest.mark.parametrize(("group", "count"), [("gradients", 16), ("serving", 9)])

@@ -23,5 +23,5 @@ def test_attention_without_a_mistake_holds_at_each_storage(storage: str) -> None
 
 
 def test_a_fault_is_found_at_its_storage_and_leaves_no_trace_at_another() -> None:
-    assert storages.judged("key_scale_ignored", "int8", "float32")["convicted"]
-    assert not storages.judged("key_scale_power_of_two", "mxfp8", "float32")["has_trace"]
+    assert storages.judge_fault("key_scale_ignored", "int8", "float32")["convicted"]
+    assert not storages.judge_fault("key_scale_power_of_two", "mxfp8", "float32")["has_trace"]

@@ -1,8 +1,5 @@
 """Scales of blocks that are of another block, lost where a block is not full, or read along another axis."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

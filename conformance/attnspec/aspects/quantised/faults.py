@@ -1,8 +1,5 @@
 """Scales that are lost, exchanged, doubled or of another head, and codes that are read wrongly."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +17,7 @@ from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
-from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scale_codes
+from attnspec.aspects.quantised.stage import STAGE, Restore, is_one_for_features, keep_stale, read_changed, scale_codes
 from attnspec.aspects.quantised.storage import STORAGES, UNBLOCKED
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
@@ -298,8 +295,7 @@ _OF_TWO = (
 
 def _fold_scales(work: PreparedCall) -> PreparedCall:
     """Codes stay where their scale is one for all features: it is multiplied in behind each product."""
-    kept = {name for name in ("key", "value") if (scale := getattr(work, f"{name}_scale")) is not None
-            and bool((scale == scale[..., :1]).all())}
+    kept = {name for name in ("key", "value") if is_one_for_features(getattr(work, f"{name}_scale"))}
     rest = sound.restore(work.but(**{f"{name}_scale": None for name in kept}))
     return rest.but(**{f"{name}_scale": getattr(work, f"{name}_scale") for name in kept})
 

@@ -1,8 +1,5 @@
 """Kernels that quantise inside: how they make codes of what they are given, and right ones that do so differently."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

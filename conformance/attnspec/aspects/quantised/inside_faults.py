@@ -1,8 +1,5 @@
 """What kernels do wrong that quantise inside: codes are cut off, scales are lost, stale or somebody else's."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

@@ -3,9 +3,6 @@
 The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where some are past.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

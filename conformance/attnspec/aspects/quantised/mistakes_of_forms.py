@@ -4,9 +4,6 @@ Each fault changes the scales as they lie in its form; then codes are dequantise
 follows. So a fault is as wrong as its scales are, and no more.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

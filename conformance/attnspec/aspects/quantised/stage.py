@@ -1,8 +1,5 @@
 """How attention that faults change reads codes: zero points are taken off, and scales multiplied in."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -41,6 +38,11 @@ STAGE = QuantisedStage()
 def scale_codes(codes: Array, scale: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
     return codes if scale is None else codes * np.asarray(scale).astype(codes.dtype)
+
+
+def is_one_for_features(scale: Array | None) -> bool:
+    """Whether a scale (B,Hkv,S,D), or 1 in the place of each, is one for all features of a token."""
+    return scale is not None and bool((np.asarray(scale) == np.asarray(scale)[..., :1]).all())
 
 
 def shift_codes(codes: Array, zero: Array | None) -> Array:

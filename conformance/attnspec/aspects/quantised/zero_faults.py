@@ -1,8 +1,5 @@
 """Zero points that are lost, taken off twice or of another head, and differences that do not fit their format."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
