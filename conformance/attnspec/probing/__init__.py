@@ -1,1 +1,2 @@
-"""Probing: asks implementations and their variants all questions, as jobs, and compares the answers with manifests."""
+"""Asks implementations and their variants all questions, and compares the answers with manifests.
+"""

@@ -1,6 +1,8 @@
-"""The forms that a layer may have: how it is constructed and called, and which of its parameters is which matrix.
+"""Lists the forms that a layer may have: its construction, its call, and which parameter is which
+matrix.
 
-So for a class, and for a function that is handed its parameters in trees. A second input is its memory: key and value.
+A layer is a class, or a function that takes its parameters in trees. A second input is its memory:
+key and value.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
     "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
     "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
     "haiku._src.module.Module": CallableKind.HAIKU, "keras.src.layers.layer.Layer": CallableKind.KERAS}
-"""By base class, whose a class is."""
+"""By base class, the family of a class."""
 _MOST_SHOWN = 4  # parameters in a message
 
 
 def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a class worth a try. Raises TargetError for a class of no known family."""
+    """Lists every form of a class that is worth a try. Raises TargetError for a class of no known
+    family that has no method to call it by.
+    """
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
     is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
@@ -75,12 +79,14 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
 
 
 def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm]:
-    """The form with its parameters in every state worth a try."""
+    """Lists the form with its parameters in every state worth a try."""
     return [each for state in _list_possible_states(form, leaves) for each in _fill_state(form, state)]
 
 
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
-    """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
+    """Returns the layer's parameters before they are filled, and its form. The form says whether a
+    first call has to make them.
+    """
     born = trier.call_born(form)
     if born is None or all(part.type_name != "UninitializedParameter" for part in born.parts):
         return form, born
@@ -89,7 +95,7 @@ def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | N
 
 
 def find_family(layer: ExaminedCallable) -> CallableKind:
-    """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
+    """Returns the family of a class. Raises TargetError for one that no known method calls."""
     found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE),
                  None)
     if found is None and not layer.call_parameters:
@@ -100,7 +106,9 @@ def find_family(layer: ExaminedCallable) -> CallableKind:
 
 
 def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProcess) -> str:
-    """Whose arrays its layers take; of Keras, those of its backend; of no framework, those that its module uses."""
+    """Returns the framework whose arrays the layer takes. For Keras it is that of its backend; for
+    a class of no framework, the one that its module uses.
+    """
     backend = layer.backend
     if family is CallableKind.PLAIN:
         return list_lifts(layer, process)[0]
@@ -111,7 +119,7 @@ def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProc
 
 def _list_constructions(form: CallForm, layer: ExaminedCallable,
                         trier: Trier) -> Iterator[CallForm]:
-    """How it is constructed: what each parameter means, and the config that it wants."""
+    """Lists the ways to construct it: what each parameter means, and the config that it takes."""
     made = layer.constructor_parameters
     means = find_roles(made, Site.CONSTRUCTOR)
     if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
@@ -138,27 +146,28 @@ def _list_constructions(form: CallForm, layer: ExaminedCallable,
 
 
 def _use_config(form: CallForm, config: ConfigObject) -> CallForm:
-    """The form made from a config; with a warning that says what that switches off."""
+    """Adds a config to the form, with a warning of what it switches off."""
     said = [f"WITHOUT ITS {name}: that is None in the adapter, so that everything else is judged."
             for name, text in config.fields.items() if text == OFF_IN_CONFIG]
     return replace(form, config=config, warnings=(*form.warnings, *said))
 
 
 _GUESSED_SIZES = ("M", "heads", "D")
-"""What a number may be whose name says nothing: a width, a number of heads, the width of one."""
+"""What a number of unknown name may be: a width, a number of heads, or the width of a head."""
 _MOST_SIZES = 3
 _SEED_ROLES = ("seed", "random_key")
-"""What tells a constructor which values its parameters begin with; they are filled with others."""
+"""The roles that decide initial parameters, which are filled with others."""
 _FRAMEWORK_NAMES: Mapping[CallableKind, tuple[str, ...]] = {CallableKind.LINEN: ("parent", "name")}
-"""What a framework adds to every constructor of its own, for its bookkeeping."""
+"""By family, the parameters that the framework adds to every constructor."""
 _SQUARE_TOKENS = 9
-"""Tokens that fill a square; no other axis is as long."""
+"""A number of tokens that fill a square; no other axis is as long."""
 
 
 def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
                  options: Choices) -> Iterator[Mapping[str, str]]:
-    """What a constructor is given whose widths and number of heads have names that nobody knows: every one of its
-    numbers may be each of these, unless its default will do. A wrong guess is no attention, or none at another width.
+    """Lists what a constructor may be given whose sizes have unknown names. Each of its numbers
+    may be each size, unless its default will do. A wrong guess is no attention, or none at another
+    width.
     """
     known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
     if form.kind is not Kind.LAYER or not 0 < len(numbers) <= _MOST_SIZES or {"width", "heads"} <= known or (
@@ -174,7 +183,7 @@ def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[
 
 
 def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
-    """Whether a parameter of an unknown name may be a number: by its default, or its annotation where it has none."""
+    """Says whether a parameter of unknown name may be a size, by its default or its annotation."""
     if means.get(parameter.name):
         return False
     is_whole = isinstance(parameter.default, int) and not isinstance(parameter.default, bool)
@@ -182,7 +191,7 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
 
 
 def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
+    """Lists the ways to call it; a layer with a memory may also attend to its input."""
     names = find_array_names(called) or STARRED_NAMES
     if len(names) == 3 and find_parameters("key", called):
         yield from _list_calls_with(form, called, names)
@@ -196,7 +205,7 @@ def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[Ca
 
 def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
                      names: Sequence[str]) -> Iterator[CallForm]:
-    """How its arrays, of these names, lie, and what else its call is given."""
+    """Lists the ways in which arrays of these names lie, and what else is passed."""
     rest = tuple(each for each in called if each.name not in names)
     options = list_choices(rest, find_roles(rest, Site.CALL), Kind.LAYER, Site.CALL, form.lift)
     for given in list_combinations(options):
@@ -208,7 +217,7 @@ def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
 
 
 def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
+    """Lists every form worth a try of a function that takes its parameters in trees."""
     parameters = callee.parameters
     roots = find_roots(parameters)
     if not roots:
@@ -230,7 +239,7 @@ def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm
 
 
 def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallForm]:
-    """The form; handed an empty cache in every way where it wants one."""
+    """Lists the form with each kind of empty cache that it needs, or the form alone."""
     caches = list(list_allocated_caches(callee, form.lift))
     for name, empty in caches:
         yield replace(form, arguments={**form.arguments, name: empty},
@@ -240,7 +249,7 @@ def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallF
 
 
 def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
-    """By what its parameter means, the Python of what an initialiser is given."""
+    """Returns, by what its parameter means, the Python of what an initialiser is given."""
     sizes = plain_problem(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D,
                "inner_width": sizes.H * sizes.D}
@@ -249,7 +258,7 @@ def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
 
 
 def _list_leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
-    """Its parameters as its family names them."""
+    """Lists the layer's parameters under the names that its family gives them."""
     found = list_tree_leaves(born) if born is not None else ()
     if family in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
         return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
@@ -270,7 +279,7 @@ def _list_possible_states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[Fi
 
 
 def _limit_biases(state: FilledState) -> Mapping[str, bool | str]:
-    """The limits that say which projections have a bias, where not all have."""
+    """Returns the limits that name the projections with a bias, where not all have one."""
     if not state.biased_projections:
         return {"has_biases": False}
     has_all = len(state.biased_projections) == len(PROJECTIONS) - (not state.projects_output)
@@ -278,11 +287,11 @@ def _limit_biases(state: FilledState) -> Mapping[str, bool | str]:
 
 
 _PLACE_BIAS_NAME = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table|attention_bias")
-"""What the name of a parameter has in it that is added to logits by the places of query and key."""
+"""Matches the name of a parameter that is added to logits by the places of query and key."""
 
 
 def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
-    """Without a bias of places that it learns; with all that it has; and, if it normalises, without its norms."""
+    """Lists the form with a state: without a learned bias of places, whole, and without norms."""
     limits = {**form.limits, **_limit_biases(state),
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.expressions, limits=limits)
@@ -304,8 +313,8 @@ def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
 
 
 def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
-    """The form, for two heads and more where the layer has other parameters with one head: many leave out the
-    projection of the output where one head is as wide as the model.
+    """Limits the form to two heads and more where the layer has other parameters with one head.
+    Many layers leave out the projection of the output where one head is as wide as the model.
     """
     if not form.is_class or not form.state or form.limits.get("single_head") or form.fixed_heads:
         return form
@@ -325,14 +334,15 @@ def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
 
 
 def find_query(parameters: Sequence[TheirParameter]) -> str:
-    """The name of the first input; empty if there is none."""
+    """Returns the name of the first input, or an empty text."""
     first = (*find_parameters("query", parameters), *(each for each in parameters if each.by_position))
     return next((each.name for each in first), "")
 
 
 def find_memory(parameters: Sequence[TheirParameter]) -> str:
-    """The parameter that takes a memory: its name says so, or it takes keys where none takes values, or it is the one
-    of which nothing else is known, and has no default. Empty if there is none.
+    """Returns the name of the parameter that takes a memory, or an empty text. Its name says so;
+    or it takes keys where none takes values; or it is the one required parameter of which nothing
+    else is known.
     """
     query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
     others = [each.name for each in unknown if each.name != query]
@@ -342,9 +352,8 @@ def find_memory(parameters: Sequence[TheirParameter]) -> str:
 
 
 def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Trier) -> CallForm:
-    """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
-
-    Left out, wrong attention to another input would never be judged.
+    """Passes a memory to a layer that is right for its own input, if it takes one. Left out, wrong
+    attention to another input would never be judged; so a check tells what is wrong.
     """
     name = find_memory(parameters)
     if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and find_query(parameters)):
@@ -362,7 +371,7 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
 
 
 def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
-    """The form that is given the memory beside its query, both by name."""
+    """Passes the memory beside its query, both by name."""
     limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
     given = {name: text for name, text in form.arguments.items() if name != memory}
     return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),

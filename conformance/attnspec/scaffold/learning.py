@@ -1,5 +1,7 @@
-"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data. Last
-come weights and log-sum-exps, which come back beside the output.
+"""Learns which keywords a callee understands, one by one; an answer proves each step.
+
+How a keyword may be passed is data (`Keyword.sayings`). Weights and log-sum-exps, which come back
+beside the output, are learned last.
 """
 
 from __future__ import annotations
@@ -44,15 +46,16 @@ LSE_KEYWORD = "return_lse"
 
 
 def may_learn_keyword(form: CallForm, keyword: str) -> bool:
-    """Whether a form has a place for a keyword that is not known yet."""
+    """Says whether the form can take a keyword that it does not have yet."""
     if form.is_packed:
         return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
     return not form.parameter_for(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword
 
 
 def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """The form with all keywords that have a parameter. One that gives other numbers is written in at its nearest
-    reading, so that a check tells what is wrong; of one that cannot be used it is said, and demanded.
+    """Adds every keyword that has a parameter to the form. A keyword that gives wrong numbers is
+    added at its nearest reading, so that a check tells what is wrong. One that cannot be used is
+    named in a warning, and no check without it passes.
     """
     nearest: dict[str, Attempt | None] = {}
     for keyword, learn in LEARNING_STEPS:
@@ -73,7 +76,7 @@ def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> Call
 
 
 def _list_unused_parameters(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
-    """The parameters by which somebody may mean a keyword that the form does not have."""
+    """Lists the unused parameters whose name stands for a keyword that the form does not have."""
     if form.understands(keyword):
         return []
     used = {each.parameter for each in form.bindings}
@@ -82,9 +85,7 @@ def _list_unused_parameters(form: CallForm, keyword: str, parameters: Parameters
 
 
 def _leave_out_keyword(form: CallForm, keyword: str, parameter: str, attempt: Attempt) -> CallForm:
-    """The form, and that a parameter could not be used as a keyword: no check of it may pass, unless it says itself
-    what it does not take.
-    """
+    """Leaves a keyword out with a warning; demands it unless the callee refuses it in words."""
     tried = next(each for each in reversed(attempt.form.bindings) if each.parameter)
     says = f" ({tried.says})" if tried.says else ""
     why = (f"It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
@@ -94,8 +95,8 @@ def _leave_out_keyword(form: CallForm, keyword: str, parameter: str, attempt: At
 
 def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: Attempt,
                      trier: Trier) -> CallForm | None:
-    """The form with a keyword at its nearest reading; None where nothing answered, and for a flag: of that, one reading
-    is no nearer than another.
+    """Adds a keyword at its nearest reading. Returns None where nothing answered, and for a flag:
+    no reading of a flag is nearer than another.
     """
     if keyword == "mask":
         name = _list_unused_parameters(form, keyword, parameters)[0]
@@ -118,7 +119,7 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
 
 def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
             against: str) -> CallForm:
-    """The form with keywords more, and their limits, though this stands against them."""
+    """Adds bindings and their limits to the form, with a remark on what speaks against them."""
     first = more[0]
     said = say_handed_on(first.parameter, first.keyword, against, first.says)
     return replace(form, bindings=(*form.bindings, *more), limits={**limits, **form.limits},
@@ -126,7 +127,7 @@ def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
 
 
 def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
-    """For a keyword whose definition lists how it may be handed over."""
+    """Makes the step that learns a keyword whose definition lists how it may be passed."""
     def learn(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
@@ -139,7 +140,7 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
 
 def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters,
                       trier: Trier) -> CallForm | None:
-    """With a keyword in the first of its sayings that is right."""
+    """Adds a keyword in the first of its sayings that answers rightly."""
     is_causal = form.is_always_causal  # then what lies to the right is moot
     sayings = list(word.sayings)
     if word.counts and form.arrangement.shape.startswith("(B·H,"):  # its heads are folded into its batch
@@ -163,11 +164,11 @@ def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters,
 
 _REPEATED_BY_HEAD: Mapping[str, str] = {
     "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
-"""By lift, an array of the batch (B,) for each head, (B·H,)."""
+"""By lift, the Python that repeats an array of the batch (B,) for each head, (B·H,)."""
 
 
 def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
-    """The form with the limit of who does not take a keyword's rare values, where it raises at slopes of each entry."""
+    """Adds the limit for rare values where the callee raises at values (B,H) of each entry."""
     if not word.is_from_place or word.rare is None:
         return form
     sizes = posed.sizes
@@ -179,7 +180,7 @@ def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: 
 
 def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
                          trier: Trier) -> CallForm | None:
-    """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
+    """Adds a causal flag that is right where T = S and raises elsewhere."""
     apart = trier.nearest
     if word.name != "causal" or form.attends_to_itself or apart is None or apart.progress is not Progress.RAISED:
         return None
@@ -190,9 +191,9 @@ def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
 
 def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
                         trier: Trier) -> CallForm:
-    """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
-
-    Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
+    """Adds a flag that has the keyword's name and changes the output in another way; a check tells
+    why. Left out, a wrong flag would never be judged. Masks and numbers are not added so: what
+    they mean cannot be known.
     """
     nearest = trier.nearest
     is_near = nearest is not None and nearest.progress is Progress.OTHER_NUMBERS and bool(nearest.form.bindings)
@@ -210,7 +211,7 @@ def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
 
 
 def _learn_past(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Past keys and values, which are given together and laid out alike."""
+    """Adds past keys and values, which are passed together and lie alike."""
     problem = plain_problem(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
@@ -222,7 +223,7 @@ def _learn_past(form: CallForm, parameters: Parameters, trier: Trier) -> CallFor
 
 
 def _learn_segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Segments of queries and of keys, which are given together."""
+    """Adds segments of queries and of keys, which are passed together."""
     problem = plain_problem(form)
     if form.kind is Kind.LAYER:
         return form
@@ -237,7 +238,7 @@ _SHARED_SAYINGS = (Saying("query_segments", "of queries and keys alike"),
 
 def _learn_shared_segments(form: CallForm, parameters: Parameters,
                            trier: Trier) -> CallForm | None:
-    """One array of segments, which serves for queries and keys."""
+    """Adds one array of segments, which serves for queries and keys."""
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
     problem = plain_problem(form, S=plain_problem(form).sizes.T)
@@ -249,7 +250,7 @@ def _learn_shared_segments(form: CallForm, parameters: Parameters,
 
 def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: AnyProblem,
                 pair: Sequence[str]) -> CallForm:
-    """With two keywords that are given together, in the first of their sayings, one by one, that is right."""
+    """Adds two keywords that are passed together, in the first pair of sayings that is right."""
     name, beside = pair
     for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
         both = (each for first in bind_keyword(form, name, parameters, [one])
@@ -260,7 +261,7 @@ def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: Any
 
 
 def _learn_compiling(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """Under jax.jit, as JAX is meant to run, if it runs so."""
+    """Compiles the call by jax.jit, as JAX is meant to run, if it is right so."""
     if form.lift != "jax" or form.family is CallableKind.KERAS:
         return form
     compiled = replace(form, is_compiled=True)
@@ -268,7 +269,9 @@ def _learn_compiling(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
 
 
 def _learn_plain_order(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """In plain order, where a function of PyTorch asks for that at small sizes: reshaping copies nothing there."""
+    """Copies arrays into plain order if a function of PyTorch asks for it at small sizes. At those
+    sizes a reshape copies nothing, so the callee has to ask.
+    """
     if form.is_contiguous or form.lift != "torch" or form.is_class:
         return form
     small = plain_problem(form, **{axis: least for axis, least in _SMALL_SIZES.items() if axis not in form.sizes})
@@ -276,7 +279,7 @@ def _learn_plain_order(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
 
 
 def _learn_grouping(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A flag for fewer key/value heads is given where there are fewer."""
+    """Passes `enable_gqa` where there are fewer key/value heads than query heads."""
     if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[Site.CALL]}:
         return form
     flagged = replace(form, arguments={**form.arguments, "enable_gqa": "Hkv != H"})
@@ -284,8 +287,8 @@ def _learn_grouping(form: CallForm, parameters: Parameters, trier: Trier) -> Cal
 
 
 def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
-    and not logits, is told by their rows, which sum to 1.
+    """Adds weights that come back always, or if a flag asks for them. Their rows sum to 1, which
+    tells them from logits. Whether they are right is for the suite to judge.
     """
     if form.arrangement.mapped_axes or form.reading is None:
         return form
@@ -298,11 +301,11 @@ def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
 
 
 _WEIGHTS_FLAG = re.compile(r"(return|need|output|with|give)s?_(attn_|attention_)?(prob|weight)")
-"""What the name of a flag has in it that asks for weights."""
+"""Matches the name of a flag that asks for weights."""
 
 
 def _list_flag_options(form: CallForm, parameters: Parameters) -> list[CallForm]:
-    """The form asked for weights by a flag whose name says so."""
+    """Lists the form with each flag whose name asks for weights."""
     taken = {each.parameter for each in form.bindings}
     named = [replace(each, tried_as="return_weights") for each in parameters[Site.CALL]
              if each.default is False and each.name not in taken and _WEIGHTS_FLAG.match(normalise_name(each.name))]
@@ -310,7 +313,7 @@ def _list_flag_options(form: CallForm, parameters: Parameters) -> list[CallForm]
 
 
 def _hand_on_wrong_weights(form: CallForm, flagged: list[CallForm], trier: Trier) -> CallForm:
-    """The form with what a flag asks for as weights, though its rows do not sum to 1: a check tells what is wrong."""
+    """Adds what a flag returns as weights though its rows do not sum to 1; a check tells why."""
     for found in (each for option in flagged for each in _list_with_weights(option, trier, are_weights=False)):
         name = found.parameter_for("return_weights")
         against = "the rows of what comes back then do not sum to 1, as those of weights do (they may be logits)"
@@ -319,7 +322,7 @@ def _hand_on_wrong_weights(form: CallForm, flagged: list[CallForm], trier: Trier
 
 
 def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True) -> Iterator[CallForm]:
-    """The form with weights, wherever they may be in what comes back. are_weights: whether their rows sum to 1."""
+    """Lists the form with each array that may be weights, whose rows sum to 1 if `are_weights`."""
     asked = plain_problem(form).but(return_weights=True)
     raw = trier.call_raw(replace(form, reading=None),
                          asked if "return_weights" in form.keywords else plain_problem(form))
@@ -336,8 +339,9 @@ def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True
 
 
 def learn_log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Asked for by a flag: whether they are right is for the suite to judge. Always there: they have to be near them,
-    to one base or the other.
+    """Adds log-sum-exps that come back always, or if a flag asks for them. Those that come back
+    always have to be near the right ones, to base e or 2. Those that a flag asks for are left for
+    the suite to judge.
     """
     if form.arrangement.mapped_axes or form.reading is None or form.reading.weights_path or form.kind is Kind.LAYER:
         return form
@@ -347,7 +351,7 @@ def learn_log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> 
 
 
 def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
-    """The form with log-sum-exps, wherever they may be in what comes back."""
+    """Lists the form with log-sum-exps, wherever they may be in what comes back."""
     asked, is_asked = plain_problem(form).but(**{LSE_KEYWORD: True}), LSE_KEYWORD in form.keywords
     raw = trier.call_raw(replace(form, reading=None), asked if is_asked else plain_problem(form))
     truth = expect_usual(form, asked)
@@ -365,7 +369,7 @@ def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
 
 
 def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
-    """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
+    """Adds a remark on an array in the shape of log-sum-exps that holds other numbers."""
     raw = trier.call_raw(replace(form, reading=None), plain_problem(form))
     found = list(trier.find_log_sum_exps(raw, plain_problem(form))) if raw is not None else []
     callee = trier.process.examine(form.target) if found and form.reading is not None else None
@@ -388,7 +392,8 @@ _LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)
 
 _WORDS_WITH_SAYINGS = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
                              key=lambda word: bool(word.needs_causal))
-"""Those that may need the causal flag come after it."""
+"""The keywords that are learned by their sayings; those that may need the causal flag follow it.
+"""
 _SMALL_SIZES: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
 LEARNING_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
     ("", _learn_plain_order), ("mask", learn_full_mask), ("bias", learn_bias), ("mask", learn_partial_mask),
@@ -397,7 +402,7 @@ LEARNING_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallFor
     (SEGMENTED[0], _learn_segments),
     ("return_weights", learn_weights), (LSE_KEYWORD, learn_log_sum_exps), ("heads", _learn_grouping),
     ("", _learn_compiling))
-"""What is learned of which keyword, in this order."""
+"""The keywords that are learned by their sayings; those that need the causal flag follow it."""
 _NAMES_OF_OTHERS: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
-"""Parameters that may be meant, but more likely are another keyword's."""
+"""By keyword, the parameters that may mean it, but more likely mean another."""

@@ -1,4 +1,4 @@
-"""What others call what we call by one name, and what the parameters of a callable are."""
+"""Knows the names that other libraries have for our words, and reads parameters by them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "decoding": ("decode",),
     "destination": ("out", "output", "o", "result", "dst", "dest"),
 }
-"""Theirs for ours, the usual one first."""
+"""By our word, their names, the usual one first."""
 
 _KNOWN_NAMES = frozenset(name for names in SYNONYMS.values() for name in names)
 
@@ -101,12 +101,12 @@ DIVISOR_NAMES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
 
 
 def normalise_name(name: str) -> str:
-    """A name as the table has it: `key_` is `key`, `nHeads` is `n_heads`."""
+    """Returns a name as the table has it: `key_` is `key`, `nHeads` is `n_heads`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
 
 
 def split_words(name: str) -> str:
-    """The words of a name, in lower case: `GPTSelfAttention` is `gpt self attention`."""
+    """Returns the words of a name in lower case: `GPTSelfAttention` is `gpt self attention`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", name).lower()
 
 
@@ -116,16 +116,16 @@ _ROLE_PATTERNS: Mapping[str, str] = {
     "query": rf"{_NAME_START}(?:q|qs|query|queries)", "key": rf"{_NAME_START}(?:k|ks|key|keys)",
     "value": rf"{_NAME_START}(?:v|vs|value|values)",
     "out": rf"{_NAME_START}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
-"""What a word in the name of a parameter says it is, the most telling first."""
+"""By role, the words in a parameter's name that say it, the most telling role first."""
 
 _FUSED_WORDS: Mapping[frozenset[str], str] = {
     frozenset({"query", "key", "value"}): "qkv", frozenset({"in", "proj"}): "qkv", frozenset({"c", "attn"}): "qkv",
     frozenset({"in", "projection"}): "qkv", frozenset({"key", "value"}): "kv"}
-"""Words that say so together."""
+"""By words that stand together, the role that they say."""
 
 
 def find_role(path: Sequence[str]) -> str:
-    """Which matrix the name of a parameter says it is; empty if it does not say."""
+    """Returns which matrix the name of a parameter says it is; empty if it does not say."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", " ".join(path))
     words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", text) if word]
     for together, role in _FUSED_WORDS.items():
@@ -141,8 +141,9 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class TheirParameter:
-    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`.  annotation: a class by its name.
+    """A parameter of a foreign callable.
 
+    default: REQUIRED where there is none. kind: of `inspect`. annotation: a class by its name.
     tried_as: the keyword of ours that it is tried as, whatever its name.
     """
 
@@ -154,24 +155,25 @@ class TheirParameter:
 
     @property
     def is_required(self) -> bool:
-        """Whether a call without it fails."""
+        """Says whether a call without it fails."""
         return self.default is REQUIRED
 
     @property
     def by_position(self) -> bool:
-        """Whether it may be given by position."""
+        """Says whether it may be given by position."""
         return self.kind is not inspect.Parameter.KEYWORD_ONLY
 
     @property
     def text(self) -> str:
-        """Its default in Python, where Python's `repr` can be read back; else empty."""
+        """Returns its default in Python, where its `repr` can be read back; else empty."""
         parts = self.default if type(self.default) is tuple else (self.default,)
         return repr(self.default) if all(type(each) in _PLAIN_TYPES for each in parts) else ""
 
 
 def find_parameters(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
-    """Their parameters that may be our keyword, the usual name first; any other mask (`context_mask`) may be ours, and
-    any other rate of dropout (`p_drop`). Last come those that are tried as the keyword, whatever their names.
+    """Lists the parameters that may be our keyword, the usual name first. Any other mask
+    (`context_mask`) may be ours, and any other rate of dropout (`p_drop`). Last come those that
+    are tried as the keyword, whatever their names.
     """
     listed = tuple(parameters)
     present: dict[str, TheirParameter] = {}
@@ -184,6 +186,6 @@ def find_parameters(keyword: str, parameters: Iterable[TheirParameter]) -> tuple
 
 
 def _is_named_like(keyword: str, name: str, parameter: TheirParameter) -> bool:
-    """Whether a name that no list has says what a parameter is."""
+    """Says whether a name that no list has says what a parameter is."""
     is_rate = isinstance(parameter.default, float) or parameter.annotation == "float"
     return (keyword == "mask" and name.endswith("_mask")) or (keyword == "dropout" and is_rate and "drop" in name)

@@ -1,8 +1,8 @@
-"""Plain mistakes of attention that keep its form from being recognised: each is the definition with one thing
-otherwise.
+"""Plain mistakes of attention, which keep its form from being recognised.
 
-A callee that is attention in no form is held against each of them. Where one explains all of its numbers, its adapter
-is written by that form, so that a check judges all of it, and convicts it.
+Each is the definition with one thing changed. A callee that is attention in no form is compared
+with each of them. Where one explains all of its numbers, its adapter is written in that form, so
+that a check judges all of it and convicts it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, join_
 
 @dataclass(frozen=True, slots=True)
 class PlainMistake:
-    """One thing that is done otherwise. says: what, as a sentence has it behind "attention, but".
+    """A plain mistake: attention with one thing changed.
 
-    of_params: of a layer, the problem with other parameters.  of_problem: attention's problem with query, key, value,
-    scale or mask otherwise.  of_weights: the output (B,H,T,Dv) from other weights.  of_heads: the output (B,H,T,Dv)
-    with its heads otherwise.  is_causal: whether it is about what a causal callee sees.  is_of_past: whether it is
-    about what stands before the new keys.
+    says: the mistake, as it follows "attention, but". of_params: changes the parameters of a
+    layer's problem. of_problem: changes query, key, value, scale or mask. of_weights: computes the
+    output (B,H,T,Dv) from other weights. of_heads: changes the heads of the output (B,H,T,Dv).
+    is_causal: whether it concerns what a causal callee sees. is_of_past: whether it concerns what
+    precedes the new keys.
     """
 
     says: str
@@ -38,12 +39,12 @@ class PlainMistake:
 
 
 def _use_scale(scale: Callable[[Sizes], float]) -> Callable[[Problem], Problem]:
-    """With another scale where none is given."""
+    """Makes a change that sets another scale where none is given."""
     return lambda problem: problem.but(scale=scale(problem.sizes)) if problem.scale is None else problem
 
 
 def _normalise_over(axis: int) -> Callable[[Truth, Operands], Array]:
-    """The output (B,H,T,Dv) whose weights sum to 1 over this axis of (B,H,T,S)."""
+    """Makes a function for the output (B,H,T,Dv) of weights that sum to 1 over this axis."""
     def weigh(found: Truth, operands: Operands) -> Array:
         """(B,H,T,Dv)."""
         logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
@@ -56,27 +57,29 @@ def _normalise_over(axis: int) -> Callable[[Truth, Operands], Array]:
 
 
 def _divide_over_queries(found: Truth, operands: Operands) -> Array:
-    """The output (B,H,T,Dv) of exponentials below each query's largest logit, divided by their sums over queries."""
+    """Returns the output (B,H,T,Dv) of exponentials that are divided by their sums over queries.
+    The exponents are the logits less each query's largest.
+    """
     weights = found.weights
     total = weights.sum(axis=2, keepdims=True)
     return np.asarray(weights / np.where(total == 0, 1, total) @ operands.value)
 
 
 def _skip_normalising(found: Truth, operands: Operands) -> Array:
-    """The output (B,H,T,Dv) of exponentials that are not divided by their sum."""
+    """Returns the output (B,H,T,Dv) of exponentials that are not divided by their sum."""
     seen = np.exp(found.logits) if operands.visible is None else np.where(operands.visible, np.exp(found.logits), 0.0)
     return np.asarray(seen @ operands.value)
 
 
 def _weigh_by_logits(found: Truth, operands: Operands) -> Array:
-    """The output (B,H,T,Dv) whose weights are the logits themselves."""
+    """Returns the output (B,H,T,Dv) whose weights are the logits themselves."""
     seen = found.logits if operands.visible is None else np.where(operands.visible, found.logits, 0.0)
     return np.asarray(seen @ operands.value)
 
 
 def _accumulate_keys(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Truth, Operands], Array]:
-    """The output (B,H,T,Dv) of a loop over keys, one by one, in which the sum, or the output so far, is not rescaled
-    when the running maximum rises.
+    """Makes a function for the output (B,H,T,Dv) of a loop over keys, one by one. Where the flags
+    say so, the sum or the output so far is not rescaled as the running maximum rises.
     """
     def accumulate(found: Truth, operands: Operands) -> Array:
         """(B,H,T,Dv)."""
@@ -96,54 +99,56 @@ def _accumulate_keys(*, rescales_sum: bool, rescales_output: bool) -> Callable[[
 
 
 def _read_heads_last(array: Array) -> Array:
-    """(B,H,T,D) as it lies in memory, read as (B,T,H,D)."""
+    """Reads the memory of (B,H,T,D) as (B,T,H,D)."""
     B, H, T, D = array.shape
     return array.reshape(B, T, H, D).swapaxes(1, 2)
 
 
 def _read_heads_first(array: Array) -> Array:
-    """(B,H,T,D): what lies as (B,T,H,D) in memory, read as (B,H,T,D)."""
+    """Lays (B,H,T,D) out as (B,T,H,D) and reads that memory as (B,H,T,D)."""
     B, H, T, D = array.shape
     return np.ascontiguousarray(array.swapaxes(1, 2)).reshape(B, H, T, D)
 
 
 def _mix_with_batch(array: Array) -> Array:
-    """(B,H,T,D) whose batch entries and heads, (B,H) in memory, are read as (H,B)."""
+    """Reads the batch entries and heads of (B,H,T,D), which lie as (B,H), as (H,B)."""
     B, H, T, D = array.shape
     return array.transpose(2, 0, 1, 3).reshape(T, H, B, D).transpose(2, 1, 0, 3)
 
 
 def _repeat_first_head(array: Array) -> Array:
-    """(B,H,T,D) in which every head is the first."""
+    """Replaces every head of (B,H,T,D) by the first."""
     return np.broadcast_to(array[:, :1], array.shape)
 
 
 def _blank_last_entry(array: Array) -> Array:
-    """(B,H,T,D) with 0 in the last entry of the batch."""
+    """Sets the last batch entry of (B,H,T,D) to 0."""
     rest: Array = array.copy()
     rest[-1] = 0
     return rest
 
 
 def _repeat_first_entry(array: Array) -> Array:
-    """(B,H,T,D) in which every entry of the batch is the first."""
+    """Replaces every batch entry of (B,H,T,D) by the first."""
     return np.broadcast_to(array[:1], array.shape)
 
 
 def _interleave_heads(array: Array) -> Array:
-    """(B,H,T,D) whose heads own every H-th column of all, where they own D columns side by side."""
+    """Gives each head of (B,H,T,D) every H-th column in place of D neighbouring columns."""
     B, H, T, D = array.shape
     columns = array.transpose(0, 2, 3, 1).reshape(B, T, H, D)
     return columns.swapaxes(1, 2)
 
 
 def _split_heads(mix: Callable[[Array], Array], *names: str) -> Callable[[Problem], Problem]:
-    """With the heads of these inputs, (B,H,T,D) or (B,H,S,D), split otherwise."""
+    """Makes a change that mixes the heads of the named inputs, (B,H,T,D) or (B,H,S,D)."""
     return lambda problem: problem.but(**{name: mix(getattr(problem, name)) for name in names})
 
 
 def _use_mask(visible: Callable[[int, int], Array]) -> Callable[[Problem], Problem]:
-    """With a mask in place of the causal flag. visible: (T,S), by the numbers of queries and keys."""
+    """Makes a change that puts a mask in the place of the causal flag. visible: makes the mask
+    (T,S) from the numbers of queries and keys.
+    """
     def see(problem: Problem) -> Problem:
         T, S = problem.sizes.T, problem.sizes.S
         mask = np.broadcast_to(visible(T, S), (problem.sizes.B, problem.sizes.H, T, S))
@@ -154,12 +159,12 @@ def _use_mask(visible: Callable[[int, int], Array]) -> Callable[[Problem], Probl
 
 
 def _exchange_projections(one: str, other: str) -> Callable[[LayerProblem], LayerProblem]:
-    """With the matrices and biases of two projections exchanged."""
+    """Makes a change that exchanges the matrices and biases of two projections."""
     return lambda problem: _replace_projections(problem, {one: other, other: one})
 
 
 def _take_projection(projection: str, of: str) -> Callable[[LayerProblem], LayerProblem]:
-    """With one projection by the matrix and the bias of another."""
+    """Makes a change that projects by the matrix and the bias of another projection."""
     return lambda problem: _replace_projections(problem, {projection: of})
 
 
@@ -174,14 +179,14 @@ def _replace_projections(problem: LayerProblem, of: Mapping[str, str]) -> LayerP
 
 
 def _drop_biases(*projections: str) -> Callable[[LayerProblem], LayerProblem]:
-    """Without the biases of these projections."""
+    """Makes a change that drops the biases of these projections."""
     left_out = {f"b_{name}" for name in projections}
     return lambda problem: problem.but(params={name: array for name, array in problem.params.items()
                                                if name not in left_out})
 
 
 def _skip_projection(problem: LayerProblem) -> LayerProblem:
-    """Without the projection of the output, where that has as many columns as rows."""
+    """Skips the projection of the output where its matrix (M,M) is square."""
     params = {name: array for name, array in problem.params.items() if name != "b_out"}
     out = params.get("w_out")
     if out is not None and out.shape[0] == out.shape[1]:
@@ -190,7 +195,7 @@ def _skip_projection(problem: LayerProblem) -> LayerProblem:
 
 
 def _tile_heads(*names: str) -> Callable[[Problem], Problem]:
-    """With the heads of these, (B,Hkv,S,D), in the order 0, 1, 0, 1 where others have 0, 0, 1, 1."""
+    """Makes a change that orders heads (B,Hkv,S,D) as 0, 1, 0, 1 instead of 0, 0, 1, 1."""
     def tile(problem: Problem) -> Problem:
         groups = problem.sizes.H // problem.sizes.Hkv
         spread = {name: np.tile(getattr(problem, name), (1, groups, 1, 1)) if name in names
@@ -201,13 +206,13 @@ def _tile_heads(*names: str) -> Callable[[Problem], Problem]:
 
 
 def _swap_memory(problem: Problem) -> Problem:
-    """With keys (B,H,S,D) for values (B,H,S,Dv), and values for keys, where they are of one width."""
+    """Exchanges keys (B,H,S,D) and values (B,H,S,Dv) where they are of one width."""
     return problem.but(key=problem.value, value=problem.key) if problem.sizes.Dv == problem.sizes.D else problem
 
 
 def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Problem:
-    """The problem with these keys (B,H,S,D) and values (B,H,S,Dv), and nothing past. first: the place of its first
-    query, from which the causal flag counts.
+    """Gives a problem these keys (B,H,S,D) and values (B,H,S,Dv), and no past. first: the place of
+    its first query, from which the causal flag counts.
     """
     posed = problem.but(past_key=None, past_value=None, key=key, value=value)
     T, S = problem.sizes.T, key.shape[2]
@@ -215,26 +220,26 @@ def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Pro
 
 
 def _count_from_first_key(problem: Problem) -> Problem:
-    """As if the first query stood at the first key that is past."""
+    """Places the first query at the first key of the past."""
     whole = join_past(problem)
     return _replace_past(problem, whole.key, whole.value, 0)
 
 
 def _forget_past(problem: Problem) -> Problem:
-    """As if nothing were past."""
+    """Drops the past."""
     return problem.but(past_key=None, past_value=None)
 
 
 def _put_past_behind(problem: Problem) -> Problem:
-    """With the new keys before those that are past."""
+    """Puts the new keys before those of the past."""
     key, value = (np.concatenate([getattr(problem, name), getattr(problem, f"past_{name}")], axis=2)
                   for name in ("key", "value"))
     return _replace_past(problem, key, value, problem.past)
 
 
 def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem], Problem]:
-    """With these of the new keys and values written over those that are past, from the first place on. first: the place
-    of the first query, where it is not behind the past.
+    """Makes a change that writes these new arrays over the past, from its start. first: the place
+    of the first query, where it does not follow the past.
     """
     def write(problem: Problem) -> Problem:
         whole = join_past(problem)
@@ -378,12 +383,12 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                          of_params=_skip_projection),
     "no_bias": PlainMistake("none of its biases is added", of_params=_drop_biases("query", "key", "value", "out")),
 }
-"""By name; of two that explain the same numbers, the first is told."""
+"""By name, the plain mistakes; of two that explain the same numbers, the first is named."""
 
 
 def can_be_made(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
-    """Whether a mistake can be made at a problem: one of parameters by a layer, one of the causal mask under that
-    flag.
+    """Says whether a mistake can be made at a problem. A mistake of parameters needs a layer, one
+    of the causal mask needs that flag, and one of the past needs a past.
     """
     is_layer = isinstance(problem, LayerProblem) and problem.heads == problem.kv_heads  # else matrices differ in shape
     if mistake.is_of_past is not problem.has_past:

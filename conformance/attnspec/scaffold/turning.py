@@ -1,5 +1,7 @@
-"""A rotary embedding inside of a layer: switched off, so that everything else is judged, and judged where it is on by
-what needs no definition: turned alike at all places, nothing changes; and steps give what the whole gives.
+"""Switches off a rotary embedding inside of a layer, so that everything else is judged.
+
+With the rotation on, it judges what needs no definition: turning all places alike changes nothing,
+and steps give what the whole gives.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ _ROTATION_FLAG = re.compile(r"rope|rotary|rotat")
 
 @dataclass(frozen=True, slots=True)
 class RotationSwitch:
-    """A way to turn by nothing. says: what is done.  switch_off: the form with it.  quarter_turn: tensors that are
-    filled otherwise, so that everything is turned by a quarter, exactly; empty where nothing does that.
+    """A way to switch off a rotation.
+
+    says: what is done. switch_off: changes a form so. quarter_turn: tensors, and what fills them
+    so that everything is turned by a quarter, exactly; empty where nothing does that.
     """
 
     says: str
@@ -41,7 +45,7 @@ class RotationSwitch:
 
 def list_rotation_switches(form: CallForm, parameters: Parameters,
                            trier: Trier) -> Iterator[RotationSwitch]:
-    """Every way in which a layer may let its rotation be switched off. form: the nearest, as far as it is known."""
+    """Lists the ways in which a layer, in its nearest form, may switch off its rotation."""
     for at, listed in parameters.items():
         for each in listed:
             if each.default is True and _ROTATION_FLAG.search(normalise_name(each.name)):
@@ -61,7 +65,7 @@ def list_rotation_switches(form: CallForm, parameters: Parameters,
 
 
 def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallForm]:
-    """What gives a parameter this, in the call or in the constructor."""
+    """Makes a change that passes this to a parameter of the call or of the constructor."""
     def give(form: CallForm) -> CallForm:
         if at is Site.CALL:
             return replace(form, arguments={**form.arguments, name: text}, even_heads=True)
@@ -71,7 +75,7 @@ def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallF
 
 
 def _list_tensor_switches(names: list[str]) -> Iterator[RotationSwitch]:
-    """By the tensors that a module keeps: cosines and sines, complex numbers, or frequencies."""
+    """Lists switches by a module's tensors: cosines and sines, complex numbers, or frequencies."""
     cosines, sines, numbers, frequencies = (
         [name for name in names if pattern.search(normalise_name(name.rpartition(".")[2]))]
         for pattern in (_COSINE_NAME, _SINE_NAME, _COMPLEX_NAME, _FREQUENCY_NAME))
@@ -100,8 +104,8 @@ def _fill_tensors(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A form that is handed cosines of 1 and sines of 0, apart or as a pair: what is said of that, and the variant that
-    turns by a quarter.
+    """Adds a variant that turns by a quarter to a form that is handed cosines of 1 and sines of 0.
+    A remark says that the caller decides the angles.
     """
     means = find_roles(parameters[Site.CALL], Site.CALL)
     handed = {name: text for name, text in form.arguments.items() if means.get(name) in ("cosines", "sines", "angles")}
@@ -119,8 +123,8 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
 
 
 def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
-    """A form that is right with its rotation switched off: what is said of that, the variant that turns by a quarter,
-    and whether its positions go on behind a cache.
+    """Judges a form that is right with its rotation switched off. A warning says so; a variant
+    turns by a quarter; and positions have to go on behind a cache.
     """
     said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
             f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
@@ -133,9 +137,7 @@ def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier)
 
 
 def _check_distances(form: CallForm, trier: Trier) -> CallForm:
-    """The form; with a warning where its rotation, once it is on, turns equal tokens so that their weights do not
-    depend on their distance alone.
-    """
+    """Adds a warning if equal tokens, once turned, are not weighed by distance alone."""
     if not form.replacements and not form.filled_tensors:
         return form
     if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}),
@@ -148,7 +150,7 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
 
 
 def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
-    """With a variant that turns by a quarter, and a warning where it answers otherwise."""
+    """Adds a variant that turns by a quarter, and a warning where it answers otherwise."""
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
         return replace(form, variants={**form.variants, QUARTER_TURN: variant})
@@ -159,8 +161,8 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
-    """With its cache left out, and demanded, if steps do not give what the whole gives where its rotation is on; one
-    that is wrong without it, too, is judged so.
+    """Leaves out the cache, and demands it, if with the rotation on steps differ from the whole. A
+    cache that is wrong without rotation, too, is left for a check to judge.
     """
     name = form.parameter_for(STATE)
     if not name or not is_right_behind_past(form, trier):

@@ -1,5 +1,6 @@
-"""Variants that must answer as the layer itself: in training, in evaluation with rates of dropout, and handed padding
-that its lengths hide.
+"""Adds variants that must answer as the layer itself.
+
+They are in training, in evaluation with rates of dropout, and with padding that its lengths hide.
 """
 
 from __future__ import annotations
@@ -22,27 +23,25 @@ TRAINING_VARIANT, DROPOUT_VARIANT = "training", "dropout_rate"
 DROPOUT_RATE = "0.5"
 _FAMILIES_WITH_MODES = (CallableKind.TORCH, CallableKind.LAZY)
 _MODE_FLAGS: Mapping[str, tuple[str, str]] = {"training": ("False", "True"), "deterministic": ("True", "False")}
-"""By what a parameter means, what it is given in evaluation and in training."""
+"""By role, what a parameter is given in evaluation and in training."""
 
 
 def add_mode_variants(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """The form of a layer with these variants, as far as it has them; a remark where one cannot be judged."""
+    """Adds the variants of modes that a layer has, and a remark where one cannot be judged."""
     if form.positional_order or form.is_packed or not (form.is_class or _drops_by_flag(form, parameters)):
         return form
     return _add_dropout(_add_training(form, parameters, trier), parameters, trier)
 
 
 def _drops_by_flag(form: CallForm, parameters: Parameters) -> bool:
-    """Whether a function is told a rate of dropout, whether it trains, and nothing else of that, such as a random
-    key.
-    """
+    """Says whether a function takes a rate of dropout and a flag, but no random key."""
     means = set(find_roles(parameters[Site.CALL], Site.CALL).values())
     return form.family is CallableKind.FUNCTION and "dropout" in means and bool(means & _MODE_FLAGS.keys()) and (
         "random_key" not in means)
 
 
 def _add_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """With the layer in training, where whatever it drops is switched off."""
+    """Adds the layer in training, with whatever it drops switched off."""
     if form.family in _FAMILIES_WITH_MODES:
         tried = [replace(form, mode=mode) for mode in (ModuleMode.TRAINING, ModuleMode.TRAINING_WITHOUT_DROPOUT)]
     else:
@@ -57,7 +56,7 @@ def _add_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
 
 
 def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """With the layer in evaluation that was constructed with every rate of dropout at a half."""
+    """Adds the layer in evaluation, constructed with every rate of dropout at a half."""
     evaluated = form if form.family in _FAMILIES_WITH_MODES else _give_mode(form, parameters, ModuleMode.EVALUATION)
     if evaluated is None and form.family is CallableKind.KERAS:
         evaluated = form  # which evaluates unless it is told otherwise
@@ -77,7 +76,7 @@ def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
 
 
 def _give_rates(form: CallForm, parameters: Parameters) -> CallForm | None:
-    """The form constructed with rates, or called with them if it is a function; None for one that takes none."""
+    """Passes rates to the constructor, or to a function's call; None where neither takes any."""
     at = Site.CONSTRUCTOR if form.is_class else Site.CALL
     made = parameters.get(at, ())
     means = find_roles(made, at)
@@ -95,7 +94,7 @@ def _give_rates(form: CallForm, parameters: Parameters) -> CallForm | None:
 
 
 def _give_mode(form: CallForm, parameters: Parameters, mode: ModuleMode) -> CallForm | None:
-    """The form that is told its mode, by its call or else by its constructor; None where neither takes a flag."""
+    """Passes the mode to its call, or else to its constructor; None where neither takes a flag."""
     is_training = mode is not ModuleMode.EVALUATION
     for at in (Site.CALL, Site.CONSTRUCTOR):
         means = find_roles(parameters.get(at, ()), at)
@@ -108,7 +107,7 @@ def _give_mode(form: CallForm, parameters: Parameters, mode: ModuleMode) -> Call
 
 
 def _object_to_training(variant: CallForm, trier: Trier) -> str:
-    """Why a layer in training cannot be judged: it raises, or answers at random; empty where it can."""
+    """Says why a layer in training cannot be judged: it raises or is random; empty if it can."""
     trier.nearest, problem = None, plain_problem(variant)
     first, second = trier.answer(variant, problem), trier.answer(variant, problem)
     if first is None or second is None:
@@ -124,8 +123,8 @@ _LENGTH_NAME = re.compile(r"(^|_)(lens?|lengths?|seqlens?|valid_lens?)(_|$)")
 
 
 def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
-    """The form of a layer with a variant by which a parameter for lengths is judged; the form as it is where the
-    parameter is none, or something else is handed over that would have to be padded as well.
+    """Adds a variant by which a layer's parameter for lengths is judged. The form stays as it is
+    where the parameter is none, or where something else would have to be padded too.
     """
     is_one = form.arrangement.is_one and form.arrangement.shape == "(B,{L},M)" and not form.next_cache
     is_length = bool(_LENGTH_NAME.search(normalise_name(parameter.name)))

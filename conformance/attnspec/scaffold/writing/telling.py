@@ -1,4 +1,4 @@
-"""What was found out about a form, in sentences: for whoever reads the adapter, and for a search that failed."""
+"""Describes a form in sentences, for a reader of the adapter and for a search that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensor
 
 
 def describe_arrays(form: CallForm) -> str:
-    """`torch tensors (B,T,H,D)`: how the arrays lie that it takes."""
+    """Describes the arrays that it takes: `torch tensors (B,T,H,D)`."""
     shape = form.arrangement.shape
     ours = form.kind is Kind.LAYER and form.arrangement.is_one
     told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
@@ -22,7 +22,7 @@ def describe_arrays(form: CallForm) -> str:
 
 
 def describe_call(form: CallForm) -> str:
-    """A form in one sentence's part: what is called, with what, and where the output was."""
+    """Describes a form in part of a sentence: what is called, with what, and the output."""
     given = {**form.construction, **form.arguments}
     told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
     without = f", without its {' and '.join(form.removed_parts)}" if form.removed_parts else ""
@@ -32,14 +32,14 @@ def describe_call(form: CallForm) -> str:
 
 
 def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") -> str:
-    """That a parameter is handed on as a keyword, though this stands against it. says: what it means, in words."""
+    """Says that a parameter is passed as a keyword, with this meaning, despite an objection."""
     meaning = f" ({says})" if says else ""
     return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check says what is wrong. "
             f"If {parameter} means something else, take it out of the adapter.")
 
 
 def describe_form(form: CallForm) -> Iterator[str]:
-    """One sentence a fact, what has to be known first at the beginning."""
+    """Describes a form, one sentence a fact, the warnings first."""
     yield from form.warnings
     named = f", as {', '.join(form.array_names)}" if form.array_names else ""
     yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
@@ -83,7 +83,6 @@ def _describe_given(form: CallForm) -> Iterator[str]:
 
 
 def _describe_variant(form: CallForm, variant: CallForm) -> str:
-    """What is different in a variant."""
     fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.arguments}
                      for each in (variant, form))
     told = [f"{name}={text}" for name, text in fields.items() if usual.get(name) != text]
