@@ -1,2 +1,1 @@
-"""Asks implementations and their variants all questions, and compares the answers with manifests.
-"""
+"""Asks implementations and variants all questions, and compares answers with manifests."""

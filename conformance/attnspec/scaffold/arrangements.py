@@ -86,8 +86,8 @@ def _arrange_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
 
 PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED_TEXT))
 """The arrangements of a function that reads keys and values from pages."""
-ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPPED_TEXT),
-                                             ("(B,H,1,D)", "{0}"),
+ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"),
+                                             ("(B,1,H,D)", _SWAPPED_TEXT), ("(B,H,1,D)", "{0}"),
                                              ("(B,H·D)", "{0}.reshape(B, -1)"))
 """The arrangements of one that takes one query a sequence."""
 

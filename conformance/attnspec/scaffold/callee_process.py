@@ -95,7 +95,8 @@ def write_loading(module: str, file: str) -> list[str]:
             f'    _spec.loader.exec_module(sys.modules["{module}"])']
 
 
-LOADING_IMPORTS = ("import sys", "from importlib.util import module_from_spec, spec_from_file_location",
+LOADING_IMPORTS = ("import sys",
+                   "from importlib.util import module_from_spec, spec_from_file_location",
                    "from pathlib import Path")
 """The imports that these lines need."""
 
@@ -140,8 +141,8 @@ class CalleeProcess:
         is kept. Raises TargetError; OutOfTime where time is up.
         """
         if time.monotonic() > self.end_time:
-            raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
-                            "--deadline.")
+            raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. "
+                            "Give it longer: --deadline.")
         if (text, lift) not in self._loaded:
             self._loaded[text, lift] = load_text(self._add_preload(text), name, self.client, lift=lift)
         return self._loaded[text, lift]

@@ -47,7 +47,8 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
         found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
         nearest += [trier.nearest] if trier.nearest else []
     if found is None:
-        return _hand_on_wrong_decoder(form, called, sorted(nearest, key=lambda each: each.nearness, reverse=True),
+        return _hand_on_wrong_decoder(form, called,
+                                      sorted(nearest, key=lambda each: each.nearness, reverse=True),
                                       trier)
     found = _check_several_steps(_limit_room(found, trier), trier)
     is_free = not form.attends_to_itself and is_right_behind_past(found, trier, past=CROSS_SIZES.S - CROSS_SIZES.T - 1)
@@ -60,9 +61,9 @@ def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     wrong = trier.find_wrong(form, posed, _find_scale(form, posed, trier))
     if wrong is None:
         return form
-    warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
-               f"{wrong.objection}. What later calls store in the cache is lost, or stands in another place: "
-               "attnspec check says what is wrong.")
+    warning = ("CACHE: it is right behind one call that filled its cache, but not behind several, "
+               f"one token each: {wrong.objection}. What later calls store in the cache is lost, "
+               "or stands in another place: attnspec check says what is wrong.")
     return form.with_warning(warning)
 
 
@@ -76,8 +77,7 @@ def _limit_room(form: CallForm, trier: Trier) -> CallForm:
 
 
 def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
-                           nearest: Sequence[Attempt],
-                           trier: Trier) -> CallForm:
+                           nearest: Sequence[Attempt], trier: Trier) -> CallForm:
     """Returns the nearest wrong decoder whose cache counts; else what the nearest says."""
     wrong = [each for each in nearest if each.progress is Progress.OTHER_NUMBERS]
     for each in (*wrong, *nearest[:1]):

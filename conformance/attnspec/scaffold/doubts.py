@@ -36,8 +36,9 @@ def warn_of_overflow(form: CallForm, trier: Trier) -> CallForm:
     answer = trier.answer(form, large)
     if answer is None or np.isfinite(answer.output).all() or not np.isfinite(expect_usual(form, large).output).all():
         return form
-    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to subtract no maximum, "
-               "or not that of the keys that are seen: attnspec check says what is wrong.")
+    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to "
+               "subtract no maximum, or not that of the keys that are seen: attnspec check says "
+               "what is wrong.")
     return replace(form, warnings=(*form.warnings, warning))
 
 
@@ -135,12 +136,13 @@ def warn_of_inverted_mask(form: CallForm, callee: ExaminedCallable) -> CallForm:
     if not says or len({keeps for keeps, _ in says}) > 1 or says[0][0] is _find_polarity(passed):
         return form
     wanted = _KEPT_MEANING if says[0][0] else _HIDDEN_MEANING
-    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the opposite. The mask "
-               f"is handed on as that says: attnspec check says what is wrong. If it is meant as it is, exchange the "
-               "mask in the adapter.")
+    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the "
+               "opposite. The mask is handed on as that says: attnspec check says what is wrong. "
+               "If it is meant as it is, exchange the mask in the adapter.")
     turned = replace(passed, expression=_invert_mask(passed.expression), says=passed.says.replace(
         passed.says.partition(",")[0], wanted, 1))
-    return replace(form, bindings=tuple(turned if each is passed else each for each in form.bindings),
+    return replace(form,
+                   bindings=tuple(turned if each is passed else each for each in form.bindings),
                    warnings=(warning, *form.warnings))
 
 

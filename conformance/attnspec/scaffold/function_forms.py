@@ -121,8 +121,7 @@ def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter])
 
 
 _BORDER_ROLES: Mapping[str, str] = {"query_ends": "cu_query", "key_ends": "cu_key",
-                                    "queries": "max_query",
-                                    "keys": "max_key"}
+                                    "queries": "max_query", "keys": "max_key"}
 """By what a parameter of theirs means, ours."""
 
 
@@ -164,9 +163,8 @@ PAGE_MULTIPLES = (16, 256)
 """Of what the slots of a page may have to be a multiple."""
 
 _KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "seq_lengths",
-                    "sequence_lengths",
-                    "kv_seq_lens",
-                    "kv_seqlens", "seqlens_k", "cache_lens", "ctx_lens", "lengths", "seqused")
+                    "sequence_lengths", "kv_seq_lens", "kv_seqlens", "seqlens_k", "cache_lens",
+                    "ctx_lens", "lengths", "seqused")
 """Names of numbers of keys beside a table of pages; elsewhere they may mean anything."""
 _TABLE_NAME = re.compile(r"table|(page|block)_(map|ind|ids|list)|kv_indices")
 """Matches the name of a table."""
@@ -225,6 +223,6 @@ def limit_to_named_pages(form: CallForm, trier: Trier) -> CallForm:
         return form
     if trier.answer(form, problem.but(**{TABLE: rare.pattern})) is not None or trier.answer(form, problem) is None:
         return form
-    said = (f"It raises unless every number in its {form.parameter_for(TABLE)} names a page, also beyond an "
-            "entry's keys.")
+    said = (f"It raises unless every number in its {form.parameter_for(TABLE)} names a page, also "
+            "beyond an entry's keys.")
     return replace(form, limits={**form.limits, rare.limit: True}, remarks=(*form.remarks, said))

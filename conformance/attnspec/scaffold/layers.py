@@ -99,9 +99,10 @@ def find_family(layer: ExaminedCallable) -> CallableKind:
     found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE),
                  None)
     if found is None and not layer.call_parameters:
-        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
-                          "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
-                          "called. Write its adapter by hand: docs/writing-an-adapter.md.")
+        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or "
+                          "Keras, and has no method `__call__`, `forward` or `call` that takes "
+                          "arrays, so it cannot be found out how it is called. Write its adapter "
+                          "by hand: docs/writing-an-adapter.md.")
     return found or CallableKind.PLAIN
 
 
@@ -299,8 +300,8 @@ def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
     known = replace(known, initial_parameters=tuple(left))
     is_torch = form.family is CallableKind.TORCH
     if biases := tuple(name for name in left if is_torch and _PLACE_BIAS_NAME.search(name.lower())):
-        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
-                f"judged. What that adds to the logits is not.")
+        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so "
+                "that everything else is judged. What that adds to the logits is not.")
         yield replace(known, zero_tensors=biases, warnings=(*form.warnings, said))
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
@@ -365,8 +366,9 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
         said = f"With another input as its {name} it raises: attention to that is not judged."
         return form.with_remarks(said)
     gap = expect_usual(handed, problem).gap(answer.output.astype(np.float64))[1]
-    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
-            f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
+    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check "
+            f"says what is wrong. If {name} means something else, declare self_attention_only, "
+            "and take it out of the adapter.")
     return replace(handed, remarks=(*form.remarks, said))
 
 

@@ -360,8 +360,10 @@ def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
         return
     for output, (path, back, found) in product(trier.find_outputs(form, raw, asked, truth.output.shape),
                                                trier.find_log_sum_exps(raw, asked)):
-        candidate = replace(form, reading=replace(form.reading, asked_path=output.reading.path, weights_path=path,
-                                                  weights_layout=back, extra_keyword=LSE_KEYWORD))
+        candidate = replace(form,
+                            reading=replace(form.reading, asked_path=output.reading.path,
+                                            weights_path=path, weights_layout=back,
+                                            extra_keyword=LSE_KEYWORD))
         near = (np.allclose(found, truth.lse / unit, atol=tolerance_of(asked.dtype)) for unit in (1.0, math.log(2)))
         is_one = is_asked or any(near)
         if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
@@ -375,11 +377,10 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
     callee = trier.process.examine(form.target) if found and form.reading is not None else None
     if callee and form.reading and any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs)):
         path, back, _ = found[0]
-        told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
-                "wrong.")
+        told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec "
+                "check says what is wrong.")
         reading = replace(form.reading, asked_path=form.reading.path, weights_path=path,
-                          weights_layout=back,
-                          extra_keyword=LSE_KEYWORD)
+                          weights_layout=back, extra_keyword=LSE_KEYWORD)
         return replace(form, reading=reading, remarks=(*form.remarks, told))
     paths = [path for path, _, _ in found]
     said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]

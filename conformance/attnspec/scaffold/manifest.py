@@ -102,10 +102,11 @@ def write_entry(form: CallForm, learned: MeasuredFacts) -> str:
 def describe_dtypes(learned: MeasuredFacts) -> tuple[str, ...]:
     """Says which dtype is not declared though it answers, and which arithmetic is declared."""
     inexact = "It takes float64, but computes less exactly: float64 is not declared."
-    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
-              "the manifest declares.")
+    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by "
+              "that: a choice, which the manifest declares.")
     stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
-                f"{_describe_sums(words)} among them. The manifest declares that precision class, {STEPWISE_GRADE}."
+                f"{_describe_sums(words)} among them. The manifest declares that precision class, "
+                f"{STEPWISE_GRADE}."
                 for dtype, words in learned.stepwise_classes.items()]
     return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing_dtypes else []), *stepwise)
 
@@ -147,9 +148,10 @@ def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
                          {dtype: words for dtype in dtypes if (words := measure_half_class(narrowed, dtype))})
 
 
-_TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has "
-                  "h // (H / Hkv), as models are trained. The manifest declares that, so that attnspec check says "
-                  "what is wrong. If tiled heads are meant, write grouped_heads: tile there.")
+_TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every "
+                  "library has h // (H / Hkv), as models are trained. The manifest declares that, "
+                  "so that attnspec check says what is wrong. If tiled heads are meant, write "
+                  "grouped_heads: tile there.")
 
 
 def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[str, str],

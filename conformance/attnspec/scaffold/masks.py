@@ -76,7 +76,8 @@ def learn_square_mask(form: CallForm, parameters: Parameters, trier: Trier) -> C
     rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
     said = "It takes a mask where T = S only."
     squares = replace(form, mask_of_squares=True, remarks=(*form.remarks, said))
-    return _learn_mask(squares, tuple(_MASK_SHAPES), (*_list_truth_meanings(form), _find_added_meaning(form)), rest,
+    return _learn_mask(squares, tuple(_MASK_SHAPES),
+                       (*_list_truth_meanings(form), _find_added_meaning(form)), rest,
                        trier) or form
 
 
@@ -105,8 +106,7 @@ def _find_added_meaning(form: CallForm) -> tuple[str, str]:
 
 
 def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]],
-                parameters: Parameters,
-                trier: Trier) -> CallForm | None:
+                parameters: Parameters, trier: Trier) -> CallForm | None:
     """Adds a mask along the first of these axes that is right, in one of these meanings."""
     problem = plain_problem(form)
     problem = plain_problem(form, S=problem.sizes.T) if form.mask_of_squares else problem
@@ -122,8 +122,9 @@ def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[s
 
 
 HIDES_QUERIES = "it hides the rows of queries, where a mask of padding hides keys"
-HIDES_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows are then no attention: that is fit for "
-              "padding, and is no `mask`. Rows of the tokens that it leaves were right in the one case that was tried.")
+HIDES_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows are then no "
+              "attention: that is fit for padding, and is no `mask`. Rows of the tokens that it "
+              "leaves were right in the one case that was tried.")
 KEY_MASK_LIMITS = {"mask_axes": "BS"}
 """The limit of a mask that is read as one of keys."""
 

@@ -33,10 +33,11 @@ PAGED_AXIS_LENGTHS: Mapping[str, str] = {
 """The same for keys in pages (pages,page,Hkv,D); S is how many the table has room for."""
 
 SIZES_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
-    Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
-                     "inner_width": "H * D", "out_width": "H * Dv"},
-    Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D", "value_head_width": "Dv",
-                 "inner_width": "heads * D", "out_width": 'params["w_out"].shape[1]'},
+    Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D",
+                     "value_head_width": "Dv", "inner_width": "H * D", "out_width": "H * Dv"},
+    Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D",
+                 "value_head_width": "Dv", "inner_width": "heads * D",
+                 "out_width": 'params["w_out"].shape[1]'},
 }
 """By role of a size, its Python in these lengths."""
 
@@ -46,8 +47,8 @@ _LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
                      "query_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * T",
                      "key_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * S"},
-    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M", "grid": "(1, T)", "rows": "1",
-                 "columns": "T"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M",
+                 "grid": "(1, T)", "rows": "1", "columns": "T"},
 }
 """By role, other lengths that a callee may ask for. Tokens in a grid are one row."""
 _ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
@@ -73,10 +74,14 @@ _ANGLE_TEXTS = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
 _TURN_TEXTS = ("torch.ones(T, D // 2, dtype=torch.complex64)",
                "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _ZERO_ANGLES: Mapping[str, tuple[str, ...]] = {
-    "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
-                "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
-    "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
-              "{made}.zeros((1, 1, T, D), dtype=query.dtype)", "{made}.zeros((1, T, D), dtype=query.dtype)")}
+    "cosines": ("{made}.ones((T, D), dtype=query.dtype)",
+                "{made}.ones((T, D // 2), dtype=query.dtype)",
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)",
+                "{made}.ones((1, T, D), dtype=query.dtype)"),
+    "sines": ("{made}.zeros((T, D), dtype=query.dtype)",
+              "{made}.zeros((T, D // 2), dtype=query.dtype)",
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)",
+              "{made}.zeros((1, T, D), dtype=query.dtype)")}
 """Cosines and sines of angles of 0, which turn nothing, in the same order of layouts."""
 _PAIRED_TEXTS = frozenset(tuple(text.format(made=made) for text in texts) for texts in _ZERO_ANGLES.values()
                           for made in _ARRAY_MODULES.values())
@@ -115,8 +120,8 @@ _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.need
 DESTINATION = "destination"
 """The role and the name of an array that a function writes its output into."""
 _TEXTS_BY_ROLE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_OWNER_TEXT,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
-           "bias": ("None", "[]")}
+    kind: {"owner": (_OWNER_TEXT,), DESTINATION: (DESTINATION,), "a_width": widths,
+           "residual": ("query * 0",), "bias": ("None", "[]")}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
 """By role, what is given in every lift; a width of unknown meaning may be either."""
 _REPEATED_ROLES = ("dropout", "biases", "training", "place")
@@ -147,8 +152,7 @@ def _list_roles(at: Site) -> tuple[str, ...]:
 
 
 def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind,
-                 at: Site,
-                 lift: str) -> Choices:
+                 at: Site, lift: str) -> Choices:
     """Returns what each parameter may be given, without those that keep their defaults."""
     is_module = kind is Kind.LAYER and at is Site.CONSTRUCTOR and lift == "torch"
     found = {}

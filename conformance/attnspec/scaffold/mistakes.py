@@ -270,12 +270,15 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                    of_problem=_use_scale(lambda sizes: -1 / math.sqrt(sizes.D))),
     # what a causal callee sees
     "causal_one_later": PlainMistake("its causal mask is off by one: a query sees one later key",
-                                     of_problem=_use_mask(lambda T, S: np.tri(T, S, 1, dtype=bool)), is_causal=True),
+                                     of_problem=_use_mask(lambda T, S: np.tri(T, S, 1, dtype=bool)),
+                                     is_causal=True),
     "causal_not_itself": PlainMistake("its causal mask is off by one: a query does not see its own place",
-                                      of_problem=_use_mask(lambda T, S: np.tri(T, S, -1, dtype=bool)), is_causal=True),
-    "causal_reversed": PlainMistake("its causal mask is the wrong way round: a query sees later keys, and no earlier "
-                                    "one",
-                                    of_problem=_use_mask(lambda T, S: ~np.tri(T, S, -1, dtype=bool)), is_causal=True),
+                                      of_problem=_use_mask(lambda T, S: np.tri(T, S, -1, dtype=bool)),
+                                      is_causal=True),
+    "causal_reversed": PlainMistake("its causal mask is the wrong way round: a query sees later "
+                                    "keys, and no earlier one",
+                                    of_problem=_use_mask(lambda T, S: ~np.tri(T, S, -1, dtype=bool)),
+                                    is_causal=True),
     "causal_reversed_strictly": PlainMistake(
         "its causal mask is the wrong way round: a query sees later keys only, and not its own place",
         of_problem=_use_mask(lambda T, S: ~np.tri(T, S, dtype=bool)), is_causal=True),
@@ -335,10 +338,12 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
                                                   of_problem=_split_heads(_repeat_first_head, "value")),
     # fewer heads of keys and values
-    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / Hkv): the heads of "
-                                    "keys are tiled where they have to be repeated", of_problem=_tile_heads("key")),
-    "value_heads_tiled": PlainMistake("query head h uses value head h % Hkv, but key head h // (H / Hkv): the heads of "
-                                      "values are tiled where they have to be repeated",
+    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / "
+                                    "Hkv): the heads of keys are tiled where they have to be "
+                                    "repeated", of_problem=_tile_heads("key")),
+    "value_heads_tiled": PlainMistake("query head h uses value head h % Hkv, but key head h // (H "
+                                      "/ Hkv): the heads of values are tiled where they have to "
+                                      "be repeated",
                                       of_problem=_tile_heads("value")),
     # entries of the batch
     "last_entry_missing": PlainMistake("the last entry of the batch (the last sequence) gets no output, but 0",
@@ -372,9 +377,11 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "keys_at_start_of_cache": PlainMistake("new keys are written at the start of the cache, over the past",
                                            of_problem=_write_at_start("key"), is_of_past=True),
     "both_at_start_of_cache": PlainMistake("new keys and values are written at the start of the cache, over the past",
-                                           of_problem=_write_at_start("key", "value"), is_of_past=True),
+                                           of_problem=_write_at_start("key", "value"),
+                                           is_of_past=True),
     "position_stays": PlainMistake("the position in the cache does not advance: each call begins at its start",
-                                   of_problem=_write_at_start("key", "value", first=0), is_of_past=True),
+                                   of_problem=_write_at_start("key", "value", first=0),
+                                   is_of_past=True),
     # biases, and the projection of the output
     "no_bias_of_values": PlainMistake("the bias of the values is not added", of_params=_drop_biases("value")),
     "no_bias_of_queries": PlainMistake("the bias of the queries is not added", of_params=_drop_biases("query")),

@@ -76,9 +76,10 @@ def find_rotary_form(callee: ExaminedCallable, process: CalleeProcess) -> Rotary
     """Finds how a rotary embedding is called. Raises TargetError where no form is right."""
     form = next((form for form in _list_rotary_forms(callee, process) if form is not None), None)
     if form is None:
-        raise TargetError(f"{callee.target} looks like a rotary embedding, since its second parameter is "
-                          f"{callee.parameters[1].name!r}; but it turns no pairs of features by x (B,H,T,D) or "
-                          "(B,T,H,D) and positions (B,T). Write its adapter by hand: docs/writing-an-adapter.md.")
+        raise TargetError(f"{callee.target} looks like a rotary embedding, since its second "
+                          f"parameter is {callee.parameters[1].name!r}; but it turns no pairs of "
+                          "features by x (B,H,T,D) or (B,T,H,D) and positions (B,T). Write its "
+                          "adapter by hand: docs/writing-an-adapter.md.")
     return form
 
 
@@ -168,7 +169,8 @@ def write_rotary(form: RotaryForm, folder: str = "") -> str:
              *break_call(f"return {find_alias(form.call)}(", given, end)]
     start = [f'"""`{form.call.module}.{form.call.name}` for attnspec.', "",
              "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:",
-             *(line for sentence in describe_rotary(form) for line in wrap_text(f"- {sentence}", hanging=2)), '"""']
+             *(line for sentence in describe_rotary(form) for line in wrap_text(f"- {sentence}", hanging=2)),
+             '"""']
     top = join_blocks([start, *write_imports(form.call, find_names(*lines), folder)], between=1)
     return "\n".join(join_blocks([top, lines])) + "\n"
 
@@ -191,8 +193,7 @@ def write_rotary_entry(form: RotaryForm, process: CalleeProcess) -> str:
 def _list_rotary_lines(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
     name = name_adapter(form.call)[1]
     yield from (f"  - id: {name}", f"    title: {form.call.module}.{form.call.name}",
-                f"    function: {name}:{ROTATE_NAME}",
-                "    kind: rotary")
+                f"    function: {name}:{ROTATE_NAME}", "    kind: rotary")
     yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"
     yield f"    claims: [{ROTARY_PROFILE}]"

@@ -173,8 +173,8 @@ def _find_with_mistake(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
         if form.is_guess and not _is_right_at_two_widths(form, trier):
             continue
         says = MISTAKES[form.mistake].says
-        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
-                   "judges it, and all else.")
+        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not "
+                   "so: attnspec check judges it, and all else.")
         return _complete_form(form.with_warning(warning), callee, trier)
     return None
 
@@ -188,8 +188,8 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
     nearest = trier.nearest
     for form in () if callee.is_class else list_paged_forms(callee, trier):
         if found := _try_form(replace(form, sizes={**form.sizes, "S": _KEYS_OF_TWO_PAGES}), trier):
-            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last "
-                       "page. attnspec check judges it, and all else.")
+            warning = ("WRONG: it is right only where all keys fill their pages: else it reads "
+                       "the rest of the last page. attnspec check judges it, and all else.")
             return _complete_form(found.with_warning(warning), callee, trier)
     trier.nearest = nearest
     return None
@@ -254,8 +254,9 @@ def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     if not found or not found.judged_part or not adds_its_input(found, trier):
         return None
-    return found.with_remarks(f"It adds its input (a residual). Judged is what its {found.judged_part} returns, to "
-                              "which nothing is added: that the sum is right was seen in one case.")
+    return found.with_remarks("It adds its input (a residual). Judged is what its "
+                              f"{found.judged_part} returns, to which nothing is added: that the "
+                              "sum is right was seen in one case.")
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
@@ -271,8 +272,9 @@ def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
     unread = replace(nearest.form, reading=None)
     for off, how in list_bias_switches(unread, all_parameters(callee), trier):
         if found := _try_form(off, trier):
-            said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
-                    "judged. With it, it was right in the one case that was tried.")
+            said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that "
+                    "everything else is judged. With it, it was right in the one case that was "
+                    "tried.")
             whole = _complete_form(found.with_warning(said), callee, trier)
             if not bias.has_one_slope:
                 return whole
@@ -280,9 +282,10 @@ def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
             demanded = (*whole.demanded_keywords, "alibi_slopes")
             return replace(whole, demanded_keywords=demanded).with_warning(f"{doubt} Is that meant?")
     raise TargetError(
-        f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. attnspec would judge it with "
-        "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
-        "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
+        f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. "
+        "attnspec would judge it with that switched off: keep it in a buffer of the module, let a "
+        "flag switch it off, or let a parameter (`alibi_slopes`, or `bias`) hand it over, which "
+        "is judged too.")
 
 
 def _try_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
@@ -294,8 +297,9 @@ def _try_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
 
 def _is_right_at_two_widths(form: CallForm, trier: Trier) -> bool:
     """Says whether the form is right with another width, number of heads and head width too."""
-    return trier.is_right(form, plain_problem(form, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1, D=_OTHER_WIDTH,
-                                              Dv=_OTHER_WIDTH))
+    return trier.is_right(form,
+                          plain_problem(form, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1,
+                                        D=_OTHER_WIDTH, Dv=_OTHER_WIDTH))
 
 
 def _list_forms(callee: ExaminedCallable, trier: Trier, pose: Pose) -> Iterator[CallForm]:
@@ -340,8 +344,8 @@ def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
     return None
 
 
-_SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as those of T5 are, "
-                      "multiply `w_query` by what is missing, in the adapter.")
+_SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as "
+                      "those of T5 are, multiply `w_query` by what is missing, in the adapter.")
 
 
 def _list_other_scales(form: CallForm) -> Iterator[CallForm]:
@@ -371,12 +375,12 @@ def _describe_failure(callee: ExaminedCallable, trier: Trier) -> str:
     """Says what was tried, which form came nearest, and what stood against it."""
     known = all_parameters(callee)
     if not any(known.values()):
-        return (f"{callee.target} names no parameters, as a function that a decorator returns without "
-                "@functools.wraps(function). Name them, in a wrapper if it is not yours.")
+        return (f"{callee.target} names no parameters, as a function that a decorator returns "
+                "without @functools.wraps(function). Name them, in a wrapper if it is not yours.")
     unknown = [each.name for at, listed in known.items() for each in find_unknown(listed, at)]
     said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
-    return (f"{callee.target} does not compute attention in any of the {trier.tried_count} forms that were "
-            f"tried.{_describe_nearest(trier.nearest)}{said}{_describe_numbers(callee)} "
+    return (f"{callee.target} does not compute attention in any of the {trier.tried_count} forms "
+            f"that were tried.{_describe_nearest(trier.nearest)}{said}{_describe_numbers(callee)} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")
 
 
@@ -389,5 +393,6 @@ def _describe_numbers(callee: ExaminedCallable) -> str:
     if not callee.module_numbers:
         return ""
     read = " and ".join(f"{name} = {number}" for name, number in callee.module_numbers.items())
-    return (f" It reads {read} from its module, and it was tried with other sizes: if that is the number of heads or a "
-            f"width, make it a parameter (`num_heads={next(iter(callee.module_numbers))}`).")
+    return (f" It reads {read} from its module, and it was tried with other sizes: if that is the "
+            "number of heads or a width, make it a parameter "
+            f"(`num_heads={next(iter(callee.module_numbers))}`).")

@@ -65,8 +65,8 @@ def _fit_panel(asker: Asker, classes: Sequence[ClassWords]) -> list[Fit]:
         if output is not None:
             width = asker.subject.scale_width(problem)
             precisions = (declared_precision({**words, "reason": "measured"}, asker.dtype) for words in classes)
-            return [fit_class(problem, output, each, name=str(each), conventions={}, scale_width=width,
-                              false_alarm=GRADE_ALARM) for each in precisions]
+            return [fit_class(problem, output, each, name=str(each), conventions={},
+                              scale_width=width, false_alarm=GRADE_ALARM) for each in precisions]
     return []
 
 

@@ -140,8 +140,8 @@ def _list_own_parameters(form: CallForm) -> Sequence[str]:
 
 
 def _tell_own(form: CallForm, words: str) -> str:
-    return (f"WITHOUT ITS {' AND '.join(_list_own_parameters(form))}: set to {words} in the adapter, so "
-            "that everything else is judged. What it does is not.")
+    return (f"WITHOUT ITS {' AND '.join(_list_own_parameters(form))}: set to {words} in the "
+            "adapter, so that everything else is judged. What it does is not.")
 
 
 def _fill_own(form: CallForm, number: str) -> CallForm:
@@ -163,5 +163,6 @@ def adds_its_input(form: CallForm, trier: Trier) -> bool:
     if answer is None or answer.output.shape != problem.query.shape:
         return False
     rest = answer.output.astype(np.float64) - problem.query.astype(np.float64)
-    return any(truth.gap(rest)[0] <= tolerance_of(problem.dtype) for truth in list_expected(problem, form.default_scale,
-    form.mistake))
+    return any(truth.gap(rest)[0] <= tolerance_of(problem.dtype) for truth in list_expected(problem,
+                                                                                            form.default_scale,
+                                                                                            form.mistake))

@@ -167,8 +167,9 @@ class Trier:
             raise TargetError(f"{died}. It was given this form: {describe_call(form)}.")
         if self.death_count >= MOST_DEATHS:
             last = (died.stderr.strip().splitlines() or [""])[-1]
-            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in {self.death_count} of "
-                              f"{self.tried_count} forms that were tried{last and f': {last}'}")
+            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in "
+                              f"{self.death_count} of {self.tried_count} forms that were "
+                              f"tried{last and f': {last}'}")
         self.keep_attempt(Attempt(form, Progress.RAISED, str(died)))
 
     def find_outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,
@@ -180,8 +181,10 @@ class Trier:
                  if (output := _bring_back(back, array, problem)) is not None and output.shape == shape]
         if not found:
             shapes = " and ".join(str(part.shape) for part in _list_shallow_arrays(returned))
-            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
-                                                        f"of which nothing can be read as {shape}"))
+            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, "it returns "
+                                                                f"{shapes or returned.type_name}, "
+                                                                "of which nothing can be read as "
+                                                                f"{shape}"))
         return found
 
     def find_weights(self, returned: ReturnedTree, problem: AnyProblem, *,

@@ -116,8 +116,8 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
                  for name, text in handed.items()}
     turned = replace(form, arguments={**form.arguments, **exchanged}, even_heads=True, variants={})
     listed = _join_names([*handed])
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
-            "else is its caller's.")
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is "
+            "judged. What they are else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _add_turned_variant(known, turned, trier)
 
@@ -126,8 +126,9 @@ def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier)
     """Judges a form that is right with its rotation switched off. A warning says so; a variant
     turns by a quarter; and positions have to go on behind a cache.
     """
-    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
-            f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
+    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is "
+            "judged. What the angles are is not: judge its rotary embedding by itself "
+            "(docs/serving.md).")
     form = form.with_warning(said)
     form = form if switch.quarter_turn else _check_distances(form, trier)
     form = _check_turned_steps(form, trier)
@@ -143,9 +144,9 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
     if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}),
                            trier) is not False:
         return form
-    warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
-               "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
-               "check does not judge that.")
+    warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and "
+               "the same key do not weigh by their distance alone. Queries and keys are not "
+               "turned alike, or from other places. attnspec check does not judge that.")
     return form.with_warning(warning)
 
 
@@ -154,8 +155,8 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
         return replace(form, variants={**form.variants, QUARTER_TURN: variant})
-    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. Queries and keys are "
-               f"not turned alike: attnspec check says what is wrong.")
+    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. "
+               "Queries and keys are not turned alike: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, QUARTER_TURN: variant},
                    warnings=(warning, *form.warnings))
 
@@ -181,9 +182,8 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
     apart = np.abs(first.output.astype(np.float64) - other.output[:, :, past:].astype(np.float64))
     if apart.max() <= tolerance_of(step.dtype):
         return form
-    why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as "
-           "where positions restart at 0 in each call. So it is left out.")
+    why = ("With its rotation on, a call behind a past gives another output than one call on the "
+           "whole sequence, as where positions restart at 0 in each call. So it is left out.")
     dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE),
-                    cache_path="",
-                    kept_cache=None)
+                    cache_path="", kept_cache=None)
     return dense.leave_out(name, why, [STATE])

@@ -27,8 +27,8 @@ _NUMBER_KEYWORDS = frozenset(word.name for word in KEYWORDS.values()
                              if any(isinstance(saying.posed, float | tuple) for saying in word.sayings))
 _ARRAY_ROLES = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
 """Roles that names say of parameters that are not a form's arrays, and so may be anything."""
-_HARMLESS_ROLES = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first",
-                             "place", "length", "batch", "caching"})
+_HARMLESS_ROLES = frozenset({"dropout", "training", "deterministic", "random_key", "seed",
+                             "biases", "batch_first", "place", "length", "batch", "caching"})
 """The roles of parameters that are no part of attention."""
 _HARMLESS_NAMES = frozenset({"device", "dtype", "parent", "name"})
 """Names of parameters that say where, in which dtype, and under which name something is made."""
@@ -49,8 +49,9 @@ def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     untried = _list_untried(form, parameters)
     if not untried:
         return form
-    warning = (f"NOT TRIED: {', '.join(untried)}. What {'these do' if len(untried) > 1 else 'it does'} could not be "
-               "found out, and is not judged.")
+    warning = (f"NOT TRIED: {', '.join(untried)}. What "
+               f"{'these do' if len(untried) > 1 else 'it does'} could not be found out, and is "
+               "not judged.")
     return form.with_warning(warning)
 
 
@@ -101,8 +102,8 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
         return replace(form, variants={**form.variants, parameter.name: variant})
     if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
-    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {wrong.objection}. It "
-               "should change nothing: attnspec check says what is wrong.")
+    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, "
+               f"{wrong.objection}. It should change nothing: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, parameter.name: variant},
                    warnings=(warning, *form.warnings))
 

@@ -65,12 +65,13 @@ def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
         return form
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is not None and wrong.progress is not Progress.OTHER_NUMBERS:
-        said = (f"Constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}: dropout in evaluation is "
-                "not judged.")
+        said = (f"Constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}: "
+                "dropout in evaluation is not judged.")
         return form.with_remarks(said)
     if wrong is not None:
-        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}. "
-                   "Dropout seems to be on in evaluation: attnspec check says what is wrong.")
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, "
+                   f"{wrong.objection}. Dropout seems to be on in evaluation: attnspec check says "
+                   "what is wrong.")
         form = form.with_warning(warning)
     return replace(form, variants={**form.variants, DROPOUT_VARIANT: variant})
 

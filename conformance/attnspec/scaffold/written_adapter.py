@@ -77,8 +77,9 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
     location = locate_target(written)
     target, folder = location.target, location.path_from(into / "library")
     if location.file and not surroundings.is_here:
-        raise TargetError("no module can have the name of this file, and elsewhere it is imported by its name. Rename "
-                          "it, with letters, digits and `_` only.", where=FileLocation(written))
+        raise TargetError("no module can have the name of this file, and elsewhere it is imported "
+                          "by its name. Rename it, with letters, digits and `_` only.",
+                          where=FileLocation(written))
     hurried = replace(surroundings, environment={**HURRIED_ENVIRONMENT, **_choose_keras_backend()})
     client = host_of(target, hurried, location.folder)
     process = CalleeProcess(client, time.monotonic() + surroundings.deadline,
@@ -93,8 +94,7 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
                  *describe_conventions(learned))
         texts = write_source(form, folder), write_head(form), write_entry(form, learned)
         return WrittenAdapter(*name_adapter(form), *texts, found, form.remarks,
-                              form.demanded_keywords,
-                              (*form.warnings, *learned.warnings))
+                              form.demanded_keywords, (*form.warnings, *learned.warnings))
     finally:
         client.close()
 
@@ -103,8 +103,7 @@ def _write_rotary(callee: ExaminedCallable, process: CalleeProcess, folder: str)
     """Writes the adapter and manifest of a rotary embedding."""
     form = rotary.find_rotary_form(callee, process)
     return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder),
-                          write_head(form.call),
-                          rotary.write_rotary_entry(form, process),
+                          write_head(form.call), rotary.write_rotary_entry(form, process),
                           tuple(rotary.describe_rotary(form)))
 
 
@@ -177,7 +176,8 @@ def _replace_reference(written: WrittenAdapter, target: str, module: str, meant:
     subject = (written.manifest_entry.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
                .replace(f"    title: {home}.{reference}\n", f"    title: {name}, in place of {home}.{reference}\n", 1)
                .replace(f"    function: {written.name}:", f"    function: {name}:", 1))
-    return WrittenAdapter(written.library, name, _import_candidate(written.adapter, target, module, meant),
+    return WrittenAdapter(written.library, name,
+                          _import_candidate(written.adapter, target, module, meant),
                           written.manifest_head, subject)
 
 

@@ -1,5 +1,6 @@
-"""A subject: a function, what it declares, and where it comes from; and variants that attnspec makes of one, whose
-framework makes something else of its function first.
+"""Defines subjects: a function, what it declares, and where it comes from.
+
+A framework may first make another form of the function, which is a made variant.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})  # said where a subject 
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
-"""By form, the keywords that are not handed over as they stand in the problem."""
+"""By form, the keywords that are not passed as they stand in the problem."""
 
 ASKS_LSE = "return_lse"
 
@@ -67,7 +68,7 @@ _MADE_FIELDS: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's 
 """By form, why a subject is not asked about the memory of its arrays."""
 
 STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
-"""What a function refuses that takes contiguous arrays only, and one that takes contiguous features only."""
+"""What a function refuses that takes contiguous arrays only, or contiguous features only."""
 
 WITHOUT_CAUSAL = "calls without the causal flag"
 
@@ -76,13 +77,14 @@ __all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "Subj
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `callee`: what answers.  `source`: where its function stands.
+    """What is on trial.
 
-    variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
-    with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
-    own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
-    scales are handed over in the storage and shape that it declares; if not, as a problem has them.
+    callee: what answers. source: where its function stands. variants: the same with one hidden
+    switch flipped. refused_words: what it was found to refuse, by `refusals.py`, with its words.
+    entry: its place in a manifest. description: of its function; None of attnspec's own. backward:
+    its own backward pass. made: by form, what attnspec makes of it. replays: by clause and dtype,
+    the recipe of a case on which a finding shows. takes_own_layout: whether codes and scales are
+    passed in the storage and shape that it declares; else as a problem has them.
     """
 
     id: str
@@ -105,16 +107,16 @@ class Subject:
 
     @property
     def home(self) -> str:
-        """The package or module that the function stands in; empty where nothing is known of it."""
+        """Returns the package or module of the function; empty where it is not known."""
         return self.description.module.partition(".")[0] if self.description else ""
 
     def answer(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
-        """What the subject makes of a problem of its kind; a layer gets attention's through identity or selection
-        projections.
+        """Returns what the subject makes of a problem of its kind.
 
-        Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
-        NotDifferentiated where the output has none; ValueError where `refuses` gives a reason; ReleaseError where the
-        adapter itself fails.
+        A layer gets attention's problems through identity or selection projections. Where the
+        output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
+        NotDifferentiated where the output has no gradient; ValueError where `refuses` gives a
+        reason; ReleaseError where the adapter itself fails.
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
@@ -124,8 +126,8 @@ class Subject:
             return self._layer_answer(problem)
         form, is_layer = self.declaration.form, self.declaration.kind is Kind.LAYER
         if form is not InputForm.DENSE:
-            answers = {InputForm.DECODER: self._stepped_answer, InputForm.PACKED: self._spread_answer,
-                       InputForm.PAGED: self._paged_answer}
+            answers = {InputForm.DECODER: self._stepped_answer,
+                       InputForm.PACKED: self._spread_answer, InputForm.PAGED: self._paged_answer}
             return answers[form](problem)
         if is_layer:
             return self._lowered_answer(problem)
@@ -136,12 +138,12 @@ class Subject:
                              (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def scale_width(self, problem: Problem) -> int:
-        """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
+        """Returns the width whose root divides logits: D, or the lowered layer's head width."""
         is_layer = self.declaration.kind is Kind.LAYER
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
     def lacks(self, keywords: frozenset[str]) -> str:
-        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
+        """Says why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
         if GRAD in missing and GRAD not in self.refused_words:
             return self._without_gradients()
@@ -150,7 +152,7 @@ class Subject:
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def _without_gradients(self) -> str:
-        """Why it is not asked for gradients."""
+        """Says why it is not asked for gradients."""
         if refuses_gradients(self.declaration):
             return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
@@ -160,12 +162,12 @@ class Subject:
         return f"{self.id} has no backward pass"
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
-        """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
+        """Says which keyword or limit keeps a problem from the subject; empty if none does."""
         reasons = self._rotary_misfits(problem) if isinstance(problem, RotaryProblem) else self._list_misfits(problem)
         return next(filter(None, reasons), "")
 
     def _rotary_misfits(self, problem: RotaryProblem) -> Iterator[str]:
-        """What stands against the problem of a rotary embedding."""
+        """Yields what stands against the problem of a rotary embedding."""
         if self.declaration.kind is not Kind.ROTARY:
             yield f"{self.id} is not a rotary embedding"
         if problem.dtype not in self.declaration.dtypes:
@@ -174,7 +176,7 @@ class Subject:
         yield self.lacks(problem.keywords)
 
     def _list_misfits(self, problem: Problem | LayerProblem) -> Iterator[str]:
-        """What stands against the problem, one after the other; "" where something does not."""
+        """Yields what stands against the problem; "" where something does not."""
         declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
         if declaration.kind is Kind.ROTARY:
             yield f"{self.id} is a rotary embedding"
@@ -210,7 +212,7 @@ class Subject:
         yield self.lacks(frozenset(given))
 
     def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """What stands against the keywords in use."""
+        """Yields what stands against the keywords in use."""
         limits, is_causal = self.declaration.limits, "causal" in given
         if limits.causal_only and not is_causal:
             yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
@@ -223,7 +225,7 @@ class Subject:
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
-        """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
+        """Says why attention of these sizes and keywords cannot be put to it; empty if it can."""
         return self._misfit_of_sizes(self.declaration.limits, sizes, keywords)
 
     def _misfit_of_sizes(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
@@ -231,32 +233,32 @@ class Subject:
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
 
     def _misfit_of_past(self, call: Sizes) -> str:
-        """What stands against a call of these sizes behind a past."""
+        """Says what stands against a call of these sizes behind a past."""
         limits = self.declaration.limits
         return "" if limits.takes_behind_past(call.T, call.S) else (
             f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
 
     def _words_for(self, reason: str) -> str:
-        """What the function said where it is known to refuse it."""
+        """Returns what the function said where it is known to refuse it."""
         words = self.refused_words.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
 
     def variant(self, name: str) -> Subject:
-        """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
+        """Returns the subject with this hidden switch flipped. Raises UsageError for no switch."""
         if name not in self.variants:
             raise UsageError.unknown(f"variant of {self.id}", name, self.variants)
         return self.variants[name]
 
     @property
     def with_gradients(self) -> Subject:
-        """The subject, whose framework is asked for gradients, if it has one that can be."""
+        """Returns the subject with gradients of its framework, if it can be asked for them."""
         declared = self.declaration
         if not can_differentiate(declared):
             return self
         return replace(self, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
     def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
-        """What a report says of the subject beside its verdicts."""
+        """Returns what a report says of the subject beside its verdicts."""
         limits = self.declaration.limits
         none = type(limits)()
         return SubjectCard(
@@ -274,7 +276,6 @@ class Subject:
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
 
     def _layer_answer(self, problem: LayerProblem) -> SubjectAnswer:
-        """What a layer makes of its own problem."""
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
@@ -282,14 +283,14 @@ class Subject:
         return self._perform(problem, _list_inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
     def _rotary_answer(self, problem: RotaryProblem) -> SubjectAnswer:
-        """What a rotary embedding makes of x (B,H,T,D) at its positions."""
+        """Returns what a rotary embedding makes of x (B,H,T,D) at its positions."""
         arrays = {"x": problem.x, POSITIONS: problem.positions}
         keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
         return self._make_call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
-        """whole: the problem with its past, where what is lowered is the call alone."""
+        """Returns a layer's answer; whole: the problem with its past, if it has one."""
         lowered = lower_problem(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
@@ -300,7 +301,7 @@ class Subject:
 
     def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
                            params: Mapping[str, object]) -> SubjectAnswer:
-        """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
+        """Returns the output and the gradients, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
         arrays, keywords = _list_inputs(lowered), {**self._list_keywords(problem), **params}
         once = frozenset(name for name, first in lowered.first_of.items() if name != first)
@@ -329,7 +330,7 @@ class Subject:
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
     def _spread_gradients(self, problem: Problem, packed: PackedProblem) -> SubjectAnswer:
-        """The output and the gradients of the framework, each spread out again."""
+        """Returns the output and the framework's gradients, each spread out again."""
         grad = packed.pack_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given_arguments}
         answer = self._make_call(call_of_framework(problem, _list_inputs(packed), keywords, grad,
@@ -349,7 +350,7 @@ class Subject:
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _list_arguments(self, problem: Problem) -> Arguments:
-        """Of one call, as the subject takes it."""
+        """Returns the arguments of one call, as the subject takes them."""
         if self.declaration.kind is not Kind.LAYER:
             return self.hand_over(_list_inputs(problem), self._list_keywords(problem))
         lowered = lower_problem(problem, self.declaration.limits)
@@ -367,7 +368,7 @@ class Subject:
                              laid_in_pages(problem, pattern, multiple))
 
     def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
-        """The output with the gradients, of the framework or of the backward pass."""
+        """Returns the output, with gradients of the framework or the backward pass."""
         keywords, grad = self._list_keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
@@ -380,7 +381,7 @@ class Subject:
 
     def _pull_back(self, backward: BackwardPass, call: Call,
                    forward: SubjectAnswer) -> SubjectAnswer:
-        """The gradients of the backward pass with the output of the forward pass."""
+        """Returns the backward pass's gradients with the output of the forward pass."""
         try:
             return replace(self._make_call(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
@@ -389,15 +390,16 @@ class Subject:
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array],
                  more: Mapping[str, object],
                  output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
-        """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
+        """Calls with these arrays, query (B,H,T,D) or (B,T,M); output: the shape that is due."""
         keywords = {**more, **self._list_keywords(problem)}
-        shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
+        shapes = {"output": output,
+                  **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
         return self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
 
     def hand_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
                   lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-        """Arrays, query (B,H,T,D) and its like, and keywords in the storage and shape that the subject takes."""
+        """Brings arrays, query (B,H,T,D) and its like, into the storage that is taken."""
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
                 continue
@@ -416,16 +418,14 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def as_spelled(self, call: Call) -> Call:
-        """The call with each keyword by the name of the function's parameter; a backward pass has attnspec's names."""
+        """Renames keywords as the function has them; a backward pass has attnspec's names."""
         spelled = {} if call.is_backward else self.declaration.spelled
         if spelled.keys().isdisjoint(call.keywords):
             return call
         return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
 
     def _list_keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and
-        caches are made.
-        """
+        """Returns the keywords in use; a mask becomes a bias if only that is taken."""
         said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
         used: dict[str, object] = {**self.declaration.off}
         used |= {name: value for name, value in sorted(problem.given.items()) if name not in said}
@@ -441,7 +441,7 @@ class Subject:
 
 
 def _name_undifferentiated(declaration: Declaration) -> str:
-    """What a reader calls subjects that no framework is asked about; empty of others."""
+    """Names what a reader calls subjects that no framework differentiates; else ""."""
     if takes_no_numbers(declaration):
         return str(next(part.CALLED for part in load_parts("limits")))
     return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
@@ -453,28 +453,28 @@ def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
 
 
 def _varies(mask: Array | None, axes: str) -> bool:
-    """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
+    """Says whether a mask, (B,H,T,S) or of its last axes, differs along another axis."""
     others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
     return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
 
 
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
-    """A stride along a single feature leads nowhere, but kernels look at it all the same."""
+    """Says whether features are contiguous; kernels look even at a single feature's stride."""
     return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
 
 
 def is_contiguous(problem: Problem | LayerProblem) -> bool:
-    """Whether query, key and value lie in memory without gaps, in the order of their axes."""
+    """Says whether query, key and value lie in memory without gaps, in the order of their axes."""
     return all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
 
 
 def _count_new_keys(problem: Problem | LayerProblem) -> Sizes:
-    """The sizes of the call alone: S counts its new keys."""
+    """Returns the sizes of the call alone: S counts its new keys."""
     return replace(problem.sizes, S=problem.key.shape[-2])
 
 
 def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
-    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
+    """Says why a subject cannot be asked about a memory layout; empty if it is not asked."""
     arrays = (problem.query, problem.key, problem.value, problem.given.get(GRAD))
     is_plain = all(array is None or array.flags.c_contiguous for array in arrays)
     return "" if is_plain else f"{because}, so it is not asked about their layout"
@@ -485,27 +485,27 @@ def _write_limit(limit: object) -> str:
 
 
 def _as_bias(problem: Problem | LayerProblem) -> Array:
-    """The mask (B,H,T,S) as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
+    """Returns the mask (B,H,T,S) as a bias: -inf where a key is hidden, else the bias or 0."""
     assert problem.mask is not None
     bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
 def _list_inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
-    """Query (B,H,T,D), key and value, in whatever form they are."""
+    """Returns query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
 
 
 @dataclass(frozen=True, slots=True)
 class VariantCallee:
-    """A callee of whose function another form is called. name: what makes that form."""
+    """A callee of whose function another form is called; name: what makes that form."""
 
     callee: Callee
     form: str
     name: str
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        """The answer of the form; rows (T,). Raises FormNotMade, in the framework's words, where there is none."""
+        """Returns the form's answer; rows (T,). Raises FormNotMade where there is none."""
         try:
             return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_list_batched(call)))), rows)
         except FormNotMade as refused:
@@ -516,7 +516,7 @@ class VariantCallee:
 
 
 def _list_batched(call: Call) -> Iterator[str]:
-    """The arguments, any shape, that have an entry for each of the batch along their first axis."""
+    """Yields the arguments, of any shape, whose first axis is the batch."""
     yield from call.arrays
     entries = call.arrays["query"].shape[0]
     for name, value in call.keywords.items():
@@ -526,7 +526,7 @@ def _list_batched(call: Call) -> Iterator[str]:
 
 
 def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
-    """The subject with these forms of its function, if its framework can be asked for them."""
+    """Adds these forms of the function, if its framework can be asked for them."""
     declared = subject.declaration
     if why_no_form(declared):
         return subject
@@ -536,12 +536,11 @@ def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
 
 def _make_form(subject: Subject, form: str, name: str) -> Subject:
     return replace(subject.with_gradients, id=f"{subject.id}[{name}]",
-                   callee=VariantCallee(subject.callee, form, name),
-                   variants={}, backward=None)
+                   callee=VariantCallee(subject.callee, form, name), variants={}, backward=None)
 
 
 def why_no_form(declaration: Declaration) -> str:
-    """Why no other form is made of what is declared so; empty if one is."""
+    """Says why no other form is made of what is declared so; empty if one is."""
     if not declaration.lift:
         return "it takes NumPy arrays, of whose functions no framework makes another form"
     if declaration.form is not InputForm.DENSE or declaration.kind is Kind.ROTARY:

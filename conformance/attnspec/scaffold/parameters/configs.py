@@ -123,8 +123,7 @@ def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others
     default)`). others: what else has to be given.
     """
     text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
-                               most=_MOST_UNKNOWN_FIELDS,
-                               others=dict(others), parameter=parameter,
+                               most=_MOST_UNKNOWN_FIELDS, others=dict(others), parameter=parameter,
                                holder="Items" if is_dict else "Attributes")
     made = process.call_text(text, _ASKER_NAME, _BARE_CALL)
     return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
@@ -142,8 +141,9 @@ _SWITCHED_OFF_KEYWORDS = [word.name for word in KEYWORDS.values()
 OFF_IN_CONFIG = "None"
 """What the field of such a keyword is set to."""
 _FIELD_TEXTS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES_BY_ROLE[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
-           "scale_width": "D", "rotary_width": "D", "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
+    kind: {**SIZES_BY_ROLE[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T",
+           "place": "0", "batch": "B", "scale_width": "D", "rotary_width": "D",
+           "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
            **dict.fromkeys(_SWITCHED_OFF_KEYWORDS, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """By role, what a field is set to."""

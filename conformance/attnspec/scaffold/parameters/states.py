@@ -60,7 +60,8 @@ PARAMETER_LAYOUTS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "inner": (ParameterLayout("(h d) m", "{w}.T"), ParameterLayout("m (h d)", "{w}"),
               ParameterLayout("m h d", "{w}.reshape(M, {n}, -1)"),
               ParameterLayout("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"),
-              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"), ParameterLayout("(h d) m 1", "{w}.T[..., None]"),
+              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"),
+              ParameterLayout("(h d) m 1", "{w}.T[..., None]"),
               ParameterLayout("(h d) m 1 1", "{w}.T[..., None, None]")),
     "out": (ParameterLayout("m (h d)", "{w}.T"), ParameterLayout("(h d) m", "{w}"),
             ParameterLayout("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
@@ -242,8 +243,7 @@ def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str],
 
 
 def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str],
-                ways: Mapping[str, ParameterLayout],
-                words: ArrayTemplates) -> FilledState:
+                ways: Mapping[str, ParameterLayout], words: ArrayTemplates) -> FilledState:
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
               for part in _PARTS_BY_ROLE.get(roles[leaf.path], (roles[leaf.path],))}
     projects = "out" in roles.values()
@@ -257,7 +257,6 @@ def _write_expression(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout]
     letter, kind = "b" if is_bias(leaf) else "w", _find_kind(leaf, role)
     count = words.kv_heads if role in ("key", "value") else "heads"
     return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
-                                  at="head",
-                                  d="Dv" if role == "value" else "D",
+                                  at="head", d="Dv" if role == "value" else "D",
                                   parts=words.parts if role == "qkv" else "PARTS[1:]",
                                   concatenate=words.concatenate)

@@ -18,9 +18,9 @@ from attnspec.scaffold.parameters.configs import call_initialiser
 from attnspec.subjects.call import ReturnedTree
 from attnspec.subjects.call import ValuePath as Path
 
-_ARRAY_ATTRIBUTES = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype",
-                               "swapaxes", "view",
-                               "dot", "permute", "to", "mean", "sum", "copy", "at", "flatten", "ravel"})
+_ARRAY_ATTRIBUTES = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose",
+                               "astype", "swapaxes", "view", "dot", "permute", "to", "mean", "sum",
+                               "copy", "at", "flatten", "ravel"})
 """The attributes of arrays, which take no tree apart."""
 _DEEPEST_CALL = 4
 
@@ -29,7 +29,8 @@ Inner = ast.FunctionDef | ast.Lambda
 
 
 def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[str, Path],
-               keys: Mapping[str, Key] | None = None, deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
+               keys: Mapping[str, Key] | None = None,
+               deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
     """Finds the parts of trees that a function takes, by path, with the names that each is given.
 
     A part that is taken further apart by readable keys is left out.

@@ -120,8 +120,7 @@ def _write_torch(form: CallForm) -> list[str]:
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
         made += [*_write_entries("state = {", (_write_state_entry(name, text) for name, text in named.items())),
-                 "    with torch.no_grad():",
-                 "        for name, array in state.items():",
+                 "    with torch.no_grad():", "        for name, array in state.items():",
                  "            layer.get_parameter(name).copy_(array)"]
     return [*made, *(_return_part_output(form) if form.judged_part else [_RETURN_LINE])]
 
@@ -134,8 +133,8 @@ def _return_part_output(form: CallForm) -> list[str]:
             "lambda _, given, output: outputs.append(output))", "",
             f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:",
             "        layer(*arrays, **more)",
-            f"        return outputs.pop()  # of its {form.judged_part}, before its input is added", "",
-            "    return call"]
+            f"        return outputs.pop()  # of its {form.judged_part}, before its input is added",
+            "", "    return call"]
 
 
 def _write_equinox(form: CallForm) -> list[str]:
@@ -143,8 +142,8 @@ def _write_equinox(form: CallForm) -> list[str]:
     if not form.state:
         return [*lines, _RETURN_LINE]
     places = [f"layer{''.join(path)}" for path in form.state]
-    return [*lines, "    return equinox.tree_at(", *_write_entries("lambda layer: (", places, "),", 8),
-            "        layer,",
+    return [*lines, "    return equinox.tree_at(",
+            *_write_entries("lambda layer: (", places, "),", 8), "        layer,",
             *_write_entries("(", form.state.values(), "),", 8), "    )"]
 
 

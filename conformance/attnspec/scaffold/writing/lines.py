@@ -125,8 +125,7 @@ def _break_part(part: str, indent: int) -> list[str]:
         return [f"{space}{part},"]
     name, first, when, otherwise = condition.groups()
     return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}",
-            f"{space}    else {otherwise}",
-            f"{space}),"]
+            f"{space}    else {otherwise}", f"{space}),"]
 
 
 def wrap_text(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
@@ -295,5 +294,6 @@ def write_joint_helper(form: CallForm, parameter: str) -> list[str]:
                  "    if mask is not None:", f"        return {passed['mask'].expression}"]
     last = passed["bias"] if "bias" in passed else passed["mask"]
     returns = f"{array} | str | None" if "causal" in passed else f"{array} | None"
-    return write_helper(form, f"_{parameter}", returns, f"The value of `{parameter}`, which stands for all of these.",
+    return write_helper(form, f"_{parameter}", returns,
+                        f"The value of `{parameter}`, which stands for all of these.",
                         [*body, f"    return {_write_binding(last, plain)}"])

@@ -127,7 +127,8 @@ def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME,
     shapes = _PACKED_SHAPES if form.is_packed else _SHAPES_BY_KIND[form.kind]
     shapes = _PAGED_SHAPES if form.parameter_for(TABLE) else shapes
     shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
-    return [*_write_decorator(form, words), *break_call(f"def {name}(", signature, f") -> {returns}:", 0),
+    return [*_write_decorator(form, words),
+            *break_call(f"def {name}(", signature, f") -> {returns}:", 0),
             f'    """{says or shapes}"""', *add_axes(form, [*_write_refusals(form), *body])]
 
 
@@ -228,8 +229,9 @@ def _write_answer(form: CallForm) -> Iterator[str]:
         asked = f"answer{reading.asked_path}" if reading.asked_path == reading.path else (
             f"answer{reading.asked_path} if {reading.extra_keyword} else answer{reading.path}")
         yield f"    output = {asked}"
-        yield from break_call("return (", [reading.layout.text.format("output"),
-                                           reading.weights_layout.text.format(f"answer{reading.weights_path}")],
+        yield from break_call("return (",
+                              [reading.layout.text.format("output"),
+                               reading.weights_layout.text.format(f"answer{reading.weights_path}")],
                               f") if {reading.extra_keyword} else {reading.layout.text.format('output')}")
     elif reading.layout.text == "{0}":
         yield from _write_call(form, "return ", reading.path)

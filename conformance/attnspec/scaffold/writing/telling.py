@@ -34,8 +34,9 @@ def describe_call(form: CallForm) -> str:
 def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") -> str:
     """Says that a parameter is passed as a keyword, with this meaning, despite an objection."""
     meaning = f" ({says})" if says else ""
-    return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check says what is wrong. "
-            f"If {parameter} means something else, take it out of the adapter.")
+    return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check "
+            f"says what is wrong. If {parameter} means something else, take it out of the "
+            "adapter.")
 
 
 def describe_form(form: CallForm) -> Iterator[str]:
