@@ -143,7 +143,6 @@ def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Eff
 
 
 def _definition_as_json(definition: Theirs) -> dict[str, Any]:
-    """Returns the definition as its JSON has it."""
     told: dict[str, Any] = definition.model_dump(mode="json")
     return told
 

@@ -124,7 +124,6 @@ def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) 
 
 
 def _explain_decoder(form: CallForm, trier: Trier) -> str:
-    """Names the plain mistake that explains a wrong decoder behind a past; empty if none does."""
     posed = pose_step(form)
     return trier.explain(form, posed, _find_scale(form, posed, trier))
 
@@ -209,7 +208,6 @@ _PLACE_TEXTS = ("start", "torch.arange(start, start + T)")
 
 
 def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
-    """Lists the parameters that may tell a module how many keys its cache has."""
     return tuple(each for each in find_parameters("place", called) if not _LAYER_NAME.search(normalise_name(each.name)))
 
 

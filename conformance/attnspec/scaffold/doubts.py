@@ -99,7 +99,6 @@ def _find_triangle(form: CallForm, source: str) -> str:
 
 
 def _find_causal_sentence(doc: str) -> str:
-    """Returns the first sentence of a docstring that plainly says causal; empty if none does."""
     sentences = (" ".join(each.split()) for each in re.split(r"[.;:]\s|[.;:]$|\n\s*\n", doc))
     return next((each for each in sentences if _CAUSAL_WORD.search(each.lower()) and not _DENIAL.search(each)), "")
 
@@ -154,7 +153,6 @@ def _find_polarity(passed: Binding) -> bool | None:
 
 
 def _invert_mask(expression: str) -> str:
-    """Writes the Python of a mask the other way round."""
     if expression.startswith("~"):
         return expression[1:]
     inner, dot, rest = re.fullmatch(r"(.*?)((?:\.to\(|\.astype\()?)(.*)", expression,

@@ -191,7 +191,6 @@ def spread_inputs(callee: ExaminedCallable) -> tuple[ExaminedCallable, GatheredI
 
 
 def _find_method(source: str, name: str) -> ast.FunctionDef | None:
-    """Returns the method of this name in the source of a class, or None."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:

@@ -223,13 +223,17 @@ class CallForm:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Returns our keywords that it understands, in the order in which they were found."""
-        weights = [self.reading.extra_keyword] if self.reading and self.reading.weights_path else []
-        causal = ["causal"] if self.is_always_causal else []
-        return tuple(dict.fromkeys((*(each.keyword for each in self.bindings), *causal, *weights)))
+        found = [each.keyword for each in self.bindings]
+        if self.is_always_causal:
+            found.append("causal")
+        if self.reading and self.reading.weights_path:
+            found.append(self.reading.extra_keyword)
+        return tuple(dict.fromkeys(found))
 
     def understands(self, keyword: str) -> bool:
         """Says whether it understands a keyword of ours; a mask may go through its bias."""
-        return keyword in self.keywords or (keyword == "mask" and bool(self.limits.get("bias_is_mask")))
+        travels_as_bias = keyword == "mask" and bool(self.limits.get("bias_is_mask"))
+        return travels_as_bias or keyword in self.keywords
 
     @property
     def is_always_causal(self) -> bool:
@@ -239,7 +243,8 @@ class CallForm:
     @property
     def made_always_causal(self) -> CallForm:
         """Returns the form as one that is always causal."""
-        return replace(self, limits={**self.limits, "causal_only": True}).with_remarks("It is always causal.")
+        causal = replace(self, limits={**self.limits, "causal_only": True})
+        return causal.with_remarks("It is always causal.")
 
     def with_remarks(self, *said: str) -> CallForm:
         """Returns the form with more remarks."""
@@ -295,11 +300,13 @@ class CallForm:
         """
         forms = (self, *self.variants.values())
         told = {name for form in forms for name in (*form.arguments, *form.construction)}
-        told |= {each.parameter for each in self.bindings} | {form.padded_parameter for form in forms}
-        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
-        mode = {"training": "False"} if has_modes else {}
-        return {**{name: text for name, text in self.left_defaults.items() if name not in told},
-                **mode}
+        told |= {each.parameter for each in self.bindings}
+        told |= {form.padded_parameter for form in forms}
+        found = {name: text for name, text in self.left_defaults.items() if name not in told}
+        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY)
+        if has_modes and "training" not in self.variants:
+            found["training"] = "False"
+        return found
 
     @property
     def untried_parameters(self) -> Mapping[str, str]:
@@ -340,21 +347,26 @@ class ArrayTemplates:
 
 TEMPLATES: Mapping[str, ArrayTemplates] = {
     "": ArrayTemplates(
-        array_type="np.ndarray", imports={"np": "import numpy as np"}, stack="np.stack", concatenate="np.concatenate",
+        array_type="np.ndarray", imports={"np": "import numpy as np"},
+        stack="np.stack", concatenate="np.concatenate",
         added_mask="np.where({0}, 0, -np.inf).astype(query.dtype)",
-        number_mask="{0}.astype(query.dtype)", hidden_bias="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
+        number_mask="{0}.astype(query.dtype)",
+        hidden_bias="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
         mapped_call="_each({0})", nan_array="np.full({0}, np.nan, query.dtype)"),
     "torch": ArrayTemplates(
-        array_type="Tensor", imports={"torch": "import torch", "Tensor": "from torch import Tensor"},
-        stack="torch.stack",
-        concatenate="torch.cat",
-        added_mask='torch.where({0}, 0.0, float("-inf")).to(query.dtype)', number_mask="{0}.to(query.dtype)",
+        array_type="Tensor",
+        imports={"torch": "import torch", "Tensor": "from torch import Tensor"},
+        stack="torch.stack", concatenate="torch.cat",
+        added_mask='torch.where({0}, 0.0, float("-inf")).to(query.dtype)',
+        number_mask="{0}.to(query.dtype)",
         hidden_bias='bias.masked_fill(~mask, float("-inf"))', mapped_call="_each({0})",
         nan_array='torch.full({0}, float("nan"), dtype=query.dtype, device=query.device)'),
     "jax": ArrayTemplates(
         array_type="Array", stack="jnp.stack", concatenate="jnp.concatenate",
-        imports={"jax": "import jax", "jnp": "import jax.numpy as jnp", "Array": "from jax import Array"},
-        added_mask="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)", number_mask="{0}.astype(query.dtype)",
+        imports={"jax": "import jax", "jnp": "import jax.numpy as jnp",
+                 "Array": "from jax import Array"},
+        added_mask="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)",
+        number_mask="{0}.astype(query.dtype)",
         hidden_bias="jnp.where(mask, bias, -jnp.inf)", mapped_call="jax.vmap({0})",
         nan_array="jnp.full({0}, jnp.nan, query.dtype)"),
 }
@@ -369,8 +381,9 @@ def bind_keyword(form: CallForm, keyword: str, parameters: Parameters,
     """Lists the form with one more keyword, in every way in which it may be passed."""
     for saying in sayings:
         for at, listed in parameters.items():
+            given = form.arguments if at is Site.CALL else form.construction
             for parameter in find_parameters(keyword, listed):
-                if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
+                if parameter.text or parameter.name in given:
                     passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
                     yield replace(form, bindings=(*form.bindings, passed),
                                   limits={**form.limits, **saying.limits})

@@ -204,7 +204,6 @@ def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tup
 
 
 def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """Lists the form in every arrangement of pages."""
     slots = {each.name: "key.shape[1]" for each in rest if normalise_name(each.name) in _SLOT_NAMES}
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
         posed = give_arguments(form, rest, {**given, **slots})

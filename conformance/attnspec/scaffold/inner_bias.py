@@ -105,7 +105,6 @@ def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Arr
 
 
 def _zero_queries(problem: AnyProblem) -> AnyProblem:
-    """Sets the queries to 0."""
     if not isinstance(problem, LayerProblem):
         return problem.but(query=np.zeros_like(problem.query))
     zeros = {name: np.zeros_like(array) for name, array in problem.params.items() if name.endswith("_query")}

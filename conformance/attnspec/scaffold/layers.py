@@ -40,9 +40,11 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
 
 _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
-    "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
+    "torch.nn.modules.module.Module": CallableKind.TORCH,
+    "equinox._module._module.Module": CallableKind.EQUINOX,
     "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
-    "haiku._src.module.Module": CallableKind.HAIKU, "keras.src.layers.layer.Layer": CallableKind.KERAS}
+    "haiku._src.module.Module": CallableKind.HAIKU,
+    "keras.src.layers.layer.Layer": CallableKind.KERAS}
 """By base class, the family of a class."""
 _MOST_SHOWN = 4  # parameters in a message
 
@@ -53,8 +55,9 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
     """
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
-    is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
-    form = CallForm(layer.target, Kind.LAYER, family, lift, method=layer.call_method if is_named else "")
+    form = CallForm(layer.target, Kind.LAYER, family, lift)
+    if family is CallableKind.PLAIN and layer.call_method != "__call__":
+        form = replace(form, method=layer.call_method)
     if trier.gathered_inputs:
         form = replace(form, gathered_inputs=trier.gathered_inputs.names,
                        gathers_dict=trier.gathered_inputs.is_dict,
@@ -79,8 +82,8 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
 
 
 def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm]:
-    """Lists the form with its parameters in every state worth a try."""
-    return [each for state in _list_possible_states(form, leaves) for each in _fill_state(form, state)]
+    states = _list_possible_states(form, leaves)
+    return [each for state in states for each in _fill_state(form, state)]
 
 
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
@@ -128,16 +131,20 @@ def _list_constructions(form: CallForm, layer: ExaminedCallable,
     config = next((each for each in made if means.get(each.name) == "config"), None)
     options = list_choices([each for each in made if each is not config], means, form.kind,
                            Site.CONSTRUCTOR, form.lift)
+    own_names = _FRAMEWORK_NAMES.get(form.family, ())
+    optional = [each for each in made if not each.is_required and each.name not in own_names
+                and means.get(each.name) not in _SEED_ROLES]
     usual = [(each, False) for each in list_combinations(options)]
     guesses = [(each, True) for each in _guess_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
-        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
-                and means.get(each.name) not in _SEED_ROLES and each.name not in _FRAMEWORK_NAMES.get(form.family, ())}
-        sizes = {**form.sizes, "T": _SQUARE_TOKENS} if SQUARE_SIDE in construction.values() else form.sizes
+        left = {each.name: each.text for each in optional if each.name not in construction}
+        sizes, limits = dict(form.sizes), dict(form.limits)
+        if SQUARE_SIDE in construction.values():
+            sizes["T"] = _SQUARE_TOKENS
+        if "heads" in construction.values():  # perhaps under a name that is not known
+            limits.pop("single_head", None)
         known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess,
-                        sizes=sizes)
-        if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
-            known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
+                        sizes=sizes, limits=limits)
         if config is None or not config.is_required:
             yield known
         if config is not None:
@@ -171,11 +178,13 @@ def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[
     width.
     """
     known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
-    if form.kind is not Kind.LAYER or not 0 < len(numbers) <= _MOST_SIZES or {"width", "heads"} <= known or (
-            "config" in known):
+    is_known = {"width", "heads"} <= known or "config" in known
+    if form.kind is not Kind.LAYER or is_known or not 0 < len(numbers) <= _MOST_SIZES:
         return
-    base = next(iter(list_combinations({name: texts for name, texts in options.items() if name not in numbers})))
-    guesses = (dict(zip(numbers, texts, strict=True)) for texts in product(("", *_GUESSED_SIZES), repeat=len(numbers)))
+    others = {name: texts for name, texts in options.items() if name not in numbers}
+    base = next(iter(list_combinations(others)))
+    guesses = (dict(zip(numbers, texts, strict=True))
+               for texts in product(("", *_GUESSED_SIZES), repeat=len(numbers)))
     required = {each.name for each in made if each.is_required}
     for guess in guesses:
         given = {name: text for name, text in guess.items() if text}
@@ -197,9 +206,11 @@ def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[Ca
     if len(names) == 3 and find_parameters("key", called):
         yield from _list_calls_with(form, called, names)
         return
-    if (memory := find_memory(called)) and find_query(called):
-        held, pair = replace(form, limits={**form.limits, "one_memory": True}), (find_query(called), memory)
-        for inputs in (pair, pair[::-1]):  # of `latents` and `inputs` the names do not say which is which
+    query, memory = find_query(called), find_memory(called)
+    if memory and query:
+        held = replace(form, limits={**form.limits, "one_memory": True})
+        # of `latents` and `inputs` the names do not say which is which
+        for inputs in ((query, memory), (memory, query)):
             yield from _list_calls_with(held, called, inputs)
     yield from _list_calls_with(form, called, names[:1])
 
@@ -229,14 +240,17 @@ def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm
         tree = find_tree(known, roots, _list_initialiser_sizes(form), trier.process)
         rest = tuple(each for each in parameters if each.name not in roots)
         names = find_array_names(rest)
-        behind = () if parameters[0].name in names else names  # what comes first there are the parameters
-        if tree is not None:
-            for called in _list_calls(form, rest):
-                given = called.array_names or behind[:len(called.arrangement.arguments)]
-                for stored in _allocate_caches(replace(called, array_names=given), known):
-                    for state in _list_possible_states(stored, tree.leaves):
-                        whole = replace(state, expressions={**state.expressions, **tree.other_values})
-                        yield from _fill_state(replace(stored, holders=tree.holders), whole)
+        if parameters[0].name in names:  # else what comes first are the parameters
+            names = ()
+        if tree is None:
+            continue
+        for called in _list_calls(form, rest):
+            given = called.array_names or names[:len(called.arrangement.arguments)]
+            for stored in _allocate_caches(replace(called, array_names=given), known):
+                for state in _list_possible_states(stored, tree.leaves):
+                    expressions = {**state.expressions, **tree.other_values}
+                    yield from _fill_state(replace(stored, holders=tree.holders),
+                                           replace(state, expressions=expressions))
 
 
 def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallForm]:
@@ -261,15 +275,17 @@ def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
 def _list_leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
     """Lists the layer's parameters under the names that its family gives them."""
     found = list_tree_leaves(born) if born is not None else ()
-    if family in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
-        return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
-    return found
+    if family not in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
+        return found
+    return tuple(replace(leaf, path=tuple(f".{step[2:-2]}" for step in leaf.path))
+                 for leaf in found)
 
 
 def _describe_leaves(leaves: Sequence[Leaf]) -> str:
     names = [f"{''.join(leaf.path).strip('.')} {leaf.shape}" for leaf in leaves]
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return f"which of its parameters ({', '.join(names[:_MOST_SHOWN])}{more}) is which matrix could not be told"
+    return (f"which of its parameters ({', '.join(names[:_MOST_SHOWN])}{more}) is which matrix "
+            "could not be told")
 
 
 def _list_possible_states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[FilledState]:
@@ -293,13 +309,15 @@ _PLACE_BIAS_NAME = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table|attention
 
 def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
     """Lists the form with a state: without a learned bias of places, whole, and without norms."""
-    limits = {**form.limits, **_limit_biases(state),
-              **({} if state.projects_output else {"projects_output": False})}
+    limits = {**form.limits, **_limit_biases(state)}
+    if not state.projects_output:
+        limits["projects_output"] = False
     known = replace(form, state=state.expressions, limits=limits)
-    left = ["".join(path).strip('[]".') for path in state.initial_paths]
-    known = replace(known, initial_parameters=tuple(left))
+    left = tuple("".join(path).strip('[]".') for path in state.initial_paths)
+    known = replace(known, initial_parameters=left)
     is_torch = form.family is CallableKind.TORCH
-    if biases := tuple(name for name in left if is_torch and _PLACE_BIAS_NAME.search(name.lower())):
+    biases = tuple(name for name in left if _PLACE_BIAS_NAME.search(name.lower()))
+    if is_torch and biases:
         said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so "
                 "that everything else is judged. What that adds to the logits is not.")
         yield replace(known, zero_tensors=biases, warnings=(*form.warnings, said))
@@ -307,8 +325,8 @@ def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
     yield replace(known, remarks=(*form.remarks, said)) if left else known
     if not is_torch:
         return
-    norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
-    if norms:
+    holders = dict.fromkeys(name.rpartition(".")[0] for name in left)
+    if norms := tuple(name for name in holders if "norm" in name.lower()):
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, removed_parts=norms, remarks=(*form.remarks, said))
 
@@ -330,13 +348,15 @@ def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
     missing = [name for name in names.values() if known and HEAD_PLACE not in name]
     if not missing:
         return form
-    said = f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes two heads and more."
+    said = (f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes "
+            "two heads and more.")
     return replace(form, needs_several_heads=True, remarks=(*form.remarks, said))
 
 
 def find_query(parameters: Sequence[TheirParameter]) -> str:
     """Returns the name of the first input, or an empty text."""
-    first = (*find_parameters("query", parameters), *(each for each in parameters if each.by_position))
+    first = (*find_parameters("query", parameters),
+             *(each for each in parameters if each.by_position))
     return next((each.name for each in first), "")
 
 
@@ -348,7 +368,8 @@ def find_memory(parameters: Sequence[TheirParameter]) -> str:
     query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
     others = [each.name for each in unknown if each.name != query]
     named = [each.name for each in find_parameters("context", parameters) if each.name != query]
-    named += [each.name for each in find_parameters("key", parameters) if not find_parameters("value", parameters)]
+    if not find_parameters("value", parameters):
+        named += [each.name for each in find_parameters("key", parameters)]
     return next(iter((*named, *others[:len(others) == 1])), "")
 
 
@@ -356,10 +377,10 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
     """Passes a memory to a layer that is right for its own input, if it takes one. Left out, wrong
     attention to another input would never be judged; so a check tells what is wrong.
     """
-    name = find_memory(parameters)
-    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and find_query(parameters)):
+    name, query = find_memory(parameters), find_query(parameters)
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name or not query:
         return form
-    handed = _give_memory(form, name, find_query(parameters))
+    handed = _give_memory(form, name, query)
     problem = plain_problem(handed)
     answer = trier.answer(handed, problem)
     if answer is None:
@@ -373,7 +394,6 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
 
 
 def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
-    """Passes the memory beside its query, both by name."""
     limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
     given = {name: text for name, text in form.arguments.items() if name != memory}
     return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),

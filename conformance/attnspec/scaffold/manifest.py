@@ -156,7 +156,6 @@ _TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, an
 
 def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[str, str],
                        trier: Trier) -> Iterator[str]:
-    """Lists what seems wrong with fewer heads of keys and values."""
     if probed.get("grouped_heads") == "tile":
         yield _TILED_WARNING
         return
@@ -319,7 +318,6 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
 
 
 def _list_precision_lines(learned: MeasuredFacts) -> Iterator[str]:
-    """Lists what the manifest declares of the arithmetic, dtype by dtype."""
     told = [dtype for dtype in learned.dtypes
             if dtype in {*learned.flushing_dtypes, *learned.storing_dtypes, *learned.stepwise_classes}]
     yield from (("    precision:",) if told else ())
@@ -346,7 +344,6 @@ def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
 
 
 def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
-    """Lists the profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
     claims = [*(["layers"] if form.kind is Kind.LAYER else []),
               *(KEYWORDS[name].profile for name in named),

@@ -43,11 +43,18 @@ def _use_scale(scale: Callable[[Sizes], float]) -> Callable[[Problem], Problem]:
     return lambda problem: problem.but(scale=scale(problem.sizes)) if problem.scale is None else problem
 
 
+def _fill_hidden(logits: Array, operands: Operands, filler: float) -> Array:
+    """Replaces what belongs to hidden keys in (B,H,T,S)."""
+    if operands.visible is None:
+        return logits
+    return np.where(operands.visible, logits, filler)
+
+
 def _normalise_over(axis: int) -> Callable[[Truth, Operands], Array]:
     """Makes a function for the output (B,H,T,Dv) of weights that sum to 1 over this axis."""
     def weigh(found: Truth, operands: Operands) -> Array:
         """(B,H,T,Dv)."""
-        logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
+        logits = _fill_hidden(found.logits, operands, -np.inf)
         top = logits.max(axis=axis, keepdims=True)
         weights = np.exp(logits - np.where(np.isneginf(top), 0, top))
         total = weights.sum(axis=axis, keepdims=True)
@@ -67,23 +74,22 @@ def _divide_over_queries(found: Truth, operands: Operands) -> Array:
 
 def _skip_normalising(found: Truth, operands: Operands) -> Array:
     """Returns the output (B,H,T,Dv) of exponentials that are not divided by their sum."""
-    seen = np.exp(found.logits) if operands.visible is None else np.where(operands.visible, np.exp(found.logits), 0.0)
-    return np.asarray(seen @ operands.value)
+    return np.asarray(_fill_hidden(np.exp(found.logits), operands, 0.0) @ operands.value)
 
 
 def _weigh_by_logits(found: Truth, operands: Operands) -> Array:
     """Returns the output (B,H,T,Dv) whose weights are the logits themselves."""
-    seen = found.logits if operands.visible is None else np.where(operands.visible, found.logits, 0.0)
-    return np.asarray(seen @ operands.value)
+    return np.asarray(_fill_hidden(found.logits, operands, 0.0) @ operands.value)
 
 
-def _accumulate_keys(*, rescales_sum: bool, rescales_output: bool) -> Callable[[Truth, Operands], Array]:
+def _accumulate_keys(*, rescales_sum: bool,
+                     rescales_output: bool) -> Callable[[Truth, Operands], Array]:
     """Makes a function for the output (B,H,T,Dv) of a loop over keys, one by one. Where the flags
     say so, the sum or the output so far is not rescaled as the running maximum rises.
     """
     def accumulate(found: Truth, operands: Operands) -> Array:
         """(B,H,T,Dv)."""
-        logits = found.logits if operands.visible is None else np.where(operands.visible, found.logits, -np.inf)
+        logits = _fill_hidden(found.logits, operands, -np.inf)
         running = np.maximum.accumulate(logits, axis=-1)
         top = running[..., -1:]
 
@@ -93,7 +99,8 @@ def _accumulate_keys(*, rescales_sum: bool, rescales_output: bool) -> Callable[[
             return np.asarray(np.exp(logits - np.where(np.isneginf(less), 0, less)))
 
         total = weights(rescales_sum).sum(axis=-1, keepdims=True)
-        return np.asarray(weights(rescales_output) @ operands.value / np.where(total == 0, 1, total))
+        output = weights(rescales_output) @ operands.value
+        return np.asarray(output / np.where(total == 0, 1, total))
 
     return accumulate
 
@@ -159,12 +166,10 @@ def _use_mask(visible: Callable[[int, int], Array]) -> Callable[[Problem], Probl
 
 
 def _exchange_projections(one: str, other: str) -> Callable[[LayerProblem], LayerProblem]:
-    """Makes a change that exchanges the matrices and biases of two projections."""
     return lambda problem: _replace_projections(problem, {one: other, other: one})
 
 
 def _take_projection(projection: str, of: str) -> Callable[[LayerProblem], LayerProblem]:
-    """Makes a change that projects by the matrix and the bias of another projection."""
     return lambda problem: _replace_projections(problem, {projection: of})
 
 
@@ -179,7 +184,6 @@ def _replace_projections(problem: LayerProblem, of: Mapping[str, str]) -> LayerP
 
 
 def _drop_biases(*projections: str) -> Callable[[LayerProblem], LayerProblem]:
-    """Makes a change that drops the biases of these projections."""
     left_out = {f"b_{name}" for name in projections}
     return lambda problem: problem.but(params={name: array for name, array in problem.params.items()
                                                if name not in left_out})
@@ -198,8 +202,13 @@ def _tile_heads(*names: str) -> Callable[[Problem], Problem]:
     """Makes a change that orders heads (B,Hkv,S,D) as 0, 1, 0, 1 instead of 0, 0, 1, 1."""
     def tile(problem: Problem) -> Problem:
         groups = problem.sizes.H // problem.sizes.Hkv
-        spread = {name: np.tile(getattr(problem, name), (1, groups, 1, 1)) if name in names
-                  else np.repeat(getattr(problem, name), groups, axis=1) for name in ("key", "value")}
+        spread = {}
+        for name in ("key", "value"):
+            array = getattr(problem, name)
+            if name in names:
+                spread[name] = np.tile(array, (1, groups, 1, 1))
+            else:
+                spread[name] = np.repeat(array, groups, axis=1)
         return problem.but(**spread)
 
     return tile
@@ -207,7 +216,9 @@ def _tile_heads(*names: str) -> Callable[[Problem], Problem]:
 
 def _swap_memory(problem: Problem) -> Problem:
     """Exchanges keys (B,H,S,D) and values (B,H,S,Dv) where they are of one width."""
-    return problem.but(key=problem.value, value=problem.key) if problem.sizes.Dv == problem.sizes.D else problem
+    if problem.sizes.Dv != problem.sizes.D:
+        return problem
+    return problem.but(key=problem.value, value=problem.key)
 
 
 def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Problem:
@@ -216,7 +227,9 @@ def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Pro
     """
     posed = problem.but(past_key=None, past_value=None, key=key, value=value)
     T, S = problem.sizes.T, key.shape[2]
-    return _use_mask(lambda _, __: np.tri(T, S, first, dtype=bool))(posed) if problem.causal else posed
+    if not problem.causal:
+        return posed
+    return _use_mask(lambda _, __: np.tri(T, S, first, dtype=bool))(posed)
 
 
 def _count_from_first_key(problem: Problem) -> Problem:
@@ -226,12 +239,10 @@ def _count_from_first_key(problem: Problem) -> Problem:
 
 
 def _forget_past(problem: Problem) -> Problem:
-    """Drops the past."""
     return problem.but(past_key=None, past_value=None)
 
 
 def _put_past_behind(problem: Problem) -> Problem:
-    """Puts the new keys before those of the past."""
     key, value = (np.concatenate([getattr(problem, name), getattr(problem, f"past_{name}")], axis=2)
                   for name in ("key", "value"))
     return _replace_past(problem, key, value, problem.past)
@@ -258,29 +269,33 @@ def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem]
 
 MISTAKES: Mapping[str, PlainMistake] = {
     # what it divides by, other than what `init` knows as a default scale
-    "scale_of_heads": PlainMistake("the dot products are divided by the square root of the number of heads",
-                                   of_problem=_use_scale(lambda sizes: sizes.H ** -0.5)),
-    "scale_of_queries": PlainMistake("the dot products are divided by the square root of the number of queries",
-                                     of_problem=_use_scale(lambda sizes: sizes.T ** -0.5)),
-    "scale_of_keys": PlainMistake("the dot products are divided by the square root of the number of keys",
-                                  of_problem=_use_scale(lambda sizes: sizes.S ** -0.5)),
-    "scale_inverted": PlainMistake("the scale is sqrt(D): the dot products are multiplied by it, not divided",
-                                   of_problem=_use_scale(lambda sizes: math.sqrt(sizes.D))),
+    "scale_of_heads": PlainMistake(
+        "the dot products are divided by the square root of the number of heads",
+        of_problem=_use_scale(lambda sizes: sizes.H ** -0.5)),
+    "scale_of_queries": PlainMistake(
+        "the dot products are divided by the square root of the number of queries",
+        of_problem=_use_scale(lambda sizes: sizes.T ** -0.5)),
+    "scale_of_keys": PlainMistake(
+        "the dot products are divided by the square root of the number of keys",
+        of_problem=_use_scale(lambda sizes: sizes.S ** -0.5)),
+    "scale_inverted": PlainMistake(
+        "the scale is sqrt(D): the dot products are multiplied by it, not divided",
+        of_problem=_use_scale(lambda sizes: math.sqrt(sizes.D))),
     "scale_negative": PlainMistake("the scale is negative, -1/sqrt(D)",
                                    of_problem=_use_scale(lambda sizes: -1 / math.sqrt(sizes.D))),
     # what a causal callee sees
-    "causal_one_later": PlainMistake("its causal mask is off by one: a query sees one later key",
-                                     of_problem=_use_mask(lambda T, S: np.tri(T, S, 1, dtype=bool)),
-                                     is_causal=True),
-    "causal_not_itself": PlainMistake("its causal mask is off by one: a query does not see its own place",
-                                      of_problem=_use_mask(lambda T, S: np.tri(T, S, -1, dtype=bool)),
-                                      is_causal=True),
-    "causal_reversed": PlainMistake("its causal mask is the wrong way round: a query sees later "
-                                    "keys, and no earlier one",
-                                    of_problem=_use_mask(lambda T, S: ~np.tri(T, S, -1, dtype=bool)),
-                                    is_causal=True),
+    "causal_one_later": PlainMistake(
+        "its causal mask is off by one: a query sees one later key",
+        of_problem=_use_mask(lambda T, S: np.tri(T, S, 1, dtype=bool)), is_causal=True),
+    "causal_not_itself": PlainMistake(
+        "its causal mask is off by one: a query does not see its own place",
+        of_problem=_use_mask(lambda T, S: np.tri(T, S, -1, dtype=bool)), is_causal=True),
+    "causal_reversed": PlainMistake(
+        "its causal mask is the wrong way round: a query sees later keys, and no earlier one",
+        of_problem=_use_mask(lambda T, S: ~np.tri(T, S, -1, dtype=bool)), is_causal=True),
     "causal_reversed_strictly": PlainMistake(
-        "its causal mask is the wrong way round: a query sees later keys only, and not its own place",
+        "its causal mask is the wrong way round: a query sees later keys only, and not its own "
+        "place",
         of_problem=_use_mask(lambda T, S: ~np.tri(T, S, dtype=bool)), is_causal=True),
     "causal_from_end_one_later": PlainMistake(
         "its causal mask, which counts from the end, is off by one: a query sees one later key",
@@ -288,32 +303,40 @@ MISTAKES: Mapping[str, PlainMistake] = {
     # over what the softmax runs
     "softmax_over_queries": PlainMistake("the softmax runs over the queries, not over the keys",
                                          of_weights=_normalise_over(2)),
-    "divided_over_queries": PlainMistake("the exponentials are normalised over the queries, not over the keys",
-                                         of_weights=_divide_over_queries),
+    "divided_over_queries": PlainMistake(
+        "the exponentials are normalised over the queries, not over the keys",
+        of_weights=_divide_over_queries),
     "softmax_over_heads": PlainMistake("the softmax runs over the heads, not over the keys",
                                        of_weights=_normalise_over(1)),
     "softmax_over_batch": PlainMistake("the softmax runs over the batch, not over the keys",
                                        of_weights=_normalise_over(0)),
-    "not_normalised": PlainMistake("the exponentials are not divided by their sum", of_weights=_skip_normalising),
+    "not_normalised": PlainMistake("the exponentials are not divided by their sum",
+                                   of_weights=_skip_normalising),
     "no_softmax": PlainMistake("there is no softmax: the logits themselves are the weights",
                                of_weights=_weigh_by_logits),
-    "sum_not_rescaled": PlainMistake("the running sum is not rescaled when the maximum rises, from key to key",
-                                     of_weights=_accumulate_keys(rescales_sum=False, rescales_output=True)),
-    "output_not_rescaled": PlainMistake("the output so far is not rescaled when the maximum rises, from key to key",
-                                        of_weights=_accumulate_keys(rescales_sum=True, rescales_output=False)),
-    "nothing_rescaled": PlainMistake("nothing is rescaled when the running maximum rises, from key to key",
-                                     of_weights=_accumulate_keys(rescales_sum=False, rescales_output=False)),
+    "sum_not_rescaled": PlainMistake(
+        "the running sum is not rescaled when the maximum rises, from key to key",
+        of_weights=_accumulate_keys(rescales_sum=False, rescales_output=True)),
+    "output_not_rescaled": PlainMistake(
+        "the output so far is not rescaled when the maximum rises, from key to key",
+        of_weights=_accumulate_keys(rescales_sum=True, rescales_output=False)),
+    "nothing_rescaled": PlainMistake(
+        "nothing is rescaled when the running maximum rises, from key to key",
+        of_weights=_accumulate_keys(rescales_sum=False, rescales_output=False)),
     # how heads are split and put together
     "heads_not_transposed_back": PlainMistake(
-        "the heads are reshaped where they have to be transposed back, so that heads and queries mix in the output",
+        "the heads are reshaped where they have to be transposed back, so that heads and queries "
+        "mix in the output",
         of_heads=_read_heads_last),
     "heads_transposed_twice": PlainMistake(
-        "the heads are transposed back and then reshaped, so that heads and queries mix in the output",
+        "the heads are transposed back and then reshaped, so that heads and queries mix in the "
+        "output",
         of_heads=_read_heads_first),
     "heads_interleaved_in_output": PlainMistake(
         "the heads interleave in the output, where they lie side by side", of_heads=_interleave_heads),
     "heads_split_by_reshape": PlainMistake(
-        "query, key and value are split into heads by a reshape without a transpose, so that heads and places mix",
+        "query, key and value are split into heads by a reshape without a transpose, so that "
+        "heads and places mix",
         of_problem=_split_heads(_read_heads_first, "query", "key", "value")),
     "heads_of_keys_split_by_reshape": PlainMistake(
         "keys are split into heads by a reshape without a transpose, so that heads and places mix",
@@ -325,34 +348,40 @@ MISTAKES: Mapping[str, PlainMistake] = {
         "queries are split into heads by a reshape without a transpose, so that heads and places mix",
         of_problem=_split_heads(_read_heads_first, "query")),
     "heads_of_queries_and_batch_mixed": PlainMistake(
-        "the heads of queries mix with the entries of the batch", of_problem=_split_heads(_mix_with_batch, "query")),
+        "the heads of queries mix with the entries of the batch",
+        of_problem=_split_heads(_mix_with_batch, "query")),
     "heads_of_keys_and_batch_mixed": PlainMistake(
-        "the heads of keys mix with the entries of the batch", of_problem=_split_heads(_mix_with_batch, "key")),
+        "the heads of keys mix with the entries of the batch",
+        of_problem=_split_heads(_mix_with_batch, "key")),
     "heads_of_values_and_batch_mixed": PlainMistake(
-        "the heads of values mix with the entries of the batch", of_problem=_split_heads(_mix_with_batch, "value")),
+        "the heads of values mix with the entries of the batch",
+        of_problem=_split_heads(_mix_with_batch, "value")),
     "heads_of_output_and_batch_mixed": PlainMistake(
         "the heads of the output mix with the entries of the batch", of_heads=_mix_with_batch),
-    "all_heads_are_the_first": PlainMistake("every head is the first head", of_heads=_repeat_first_head),
+    "all_heads_are_the_first": PlainMistake("every head is the first head",
+                                            of_heads=_repeat_first_head),
     "all_key_heads_are_the_first": PlainMistake("every head has the keys of the first head",
                                                 of_problem=_split_heads(_repeat_first_head, "key")),
     "all_value_heads_are_the_first": PlainMistake("every head has the values of the first head",
                                                   of_problem=_split_heads(_repeat_first_head, "value")),
     # fewer heads of keys and values
-    "key_heads_tiled": PlainMistake("query head h uses key head h % Hkv, but value head h // (H / "
-                                    "Hkv): the heads of keys are tiled where they have to be "
-                                    "repeated", of_problem=_tile_heads("key")),
-    "value_heads_tiled": PlainMistake("query head h uses value head h % Hkv, but key head h // (H "
-                                      "/ Hkv): the heads of values are tiled where they have to "
-                                      "be repeated",
-                                      of_problem=_tile_heads("value")),
+    "key_heads_tiled": PlainMistake(
+        "query head h uses key head h % Hkv, but value head h // (H / Hkv): the heads of keys are "
+        "tiled where they have to be repeated", of_problem=_tile_heads("key")),
+    "value_heads_tiled": PlainMistake(
+        "query head h uses value head h % Hkv, but key head h // (H / Hkv): the heads of values "
+        "are tiled where they have to be repeated", of_problem=_tile_heads("value")),
     # entries of the batch
-    "last_entry_missing": PlainMistake("the last entry of the batch (the last sequence) gets no output, but 0",
-                                       of_heads=_blank_last_entry),
+    "last_entry_missing": PlainMistake(
+        "the last entry of the batch (the last sequence) gets no output, but 0",
+        of_heads=_blank_last_entry),
     "memory_of_first_entry": PlainMistake(
-        "keys and values of the first entry of the batch serve for all (of pages: its row of the table)",
+        "keys and values of the first entry of the batch serve for all (of pages: its row of the "
+        "table)",
         of_problem=_split_heads(_repeat_first_entry, "key", "value")),
     # which array is which
-    "keys_and_values_exchanged": PlainMistake("keys and values are exchanged", of_problem=_swap_memory),
+    "keys_and_values_exchanged": PlainMistake("keys and values are exchanged",
+                                              of_problem=_swap_memory),
     "keys_by_values": PlainMistake("keys are projected by the weights of the values",
                                    of_params=_take_projection("key", "value")),
     "values_by_keys": PlainMistake("values are projected by the weights of the keys",
@@ -364,31 +393,41 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "values_by_queries": PlainMistake("values are projected by the weights of the queries",
                                       of_params=_take_projection("value", "query")),
     "query_and_key_projections_exchanged": PlainMistake(
-        "the projections of queries and keys are exchanged", of_params=_exchange_projections("query", "key")),
+        "the projections of queries and keys are exchanged",
+        of_params=_exchange_projections("query", "key")),
     # what is past
     "past_causal_from_first_key": PlainMistake(
         "behind a past, the causal mask counts from the first key: it forgets that there is a past",
         of_problem=_count_from_first_key, is_causal=True, is_of_past=True),
-    "past_forgotten": PlainMistake("the past in the cache is not seen", of_problem=_forget_past, is_of_past=True),
-    "past_behind_new_keys": PlainMistake("new keys stand before those of the past, which the cache holds",
-                                         of_problem=_put_past_behind, is_of_past=True),
-    "values_at_start_of_cache": PlainMistake("new values are written at the start of the cache, over the past",
-                                             of_problem=_write_at_start("value"), is_of_past=True),
-    "keys_at_start_of_cache": PlainMistake("new keys are written at the start of the cache, over the past",
-                                           of_problem=_write_at_start("key"), is_of_past=True),
-    "both_at_start_of_cache": PlainMistake("new keys and values are written at the start of the cache, over the past",
-                                           of_problem=_write_at_start("key", "value"),
-                                           is_of_past=True),
-    "position_stays": PlainMistake("the position in the cache does not advance: each call begins at its start",
-                                   of_problem=_write_at_start("key", "value", first=0),
-                                   is_of_past=True),
+    "past_forgotten": PlainMistake("the past in the cache is not seen",
+                                   of_problem=_forget_past, is_of_past=True),
+    "past_behind_new_keys": PlainMistake(
+        "new keys stand before those of the past, which the cache holds",
+        of_problem=_put_past_behind, is_of_past=True),
+    "values_at_start_of_cache": PlainMistake(
+        "new values are written at the start of the cache, over the past",
+        of_problem=_write_at_start("value"), is_of_past=True),
+    "keys_at_start_of_cache": PlainMistake(
+        "new keys are written at the start of the cache, over the past",
+        of_problem=_write_at_start("key"), is_of_past=True),
+    "both_at_start_of_cache": PlainMistake(
+        "new keys and values are written at the start of the cache, over the past",
+        of_problem=_write_at_start("key", "value"), is_of_past=True),
+    "position_stays": PlainMistake(
+        "the position in the cache does not advance: each call begins at its start",
+        of_problem=_write_at_start("key", "value", first=0), is_of_past=True),
     # biases, and the projection of the output
-    "no_bias_of_values": PlainMistake("the bias of the values is not added", of_params=_drop_biases("value")),
-    "no_bias_of_queries": PlainMistake("the bias of the queries is not added", of_params=_drop_biases("query")),
-    "no_bias_of_output": PlainMistake("the bias of the output is not added", of_params=_drop_biases("out")),
-    "output_not_projected": PlainMistake("the output is not projected, though there is a matrix for that",
-                                         of_params=_skip_projection),
-    "no_bias": PlainMistake("none of its biases is added", of_params=_drop_biases("query", "key", "value", "out")),
+    "no_bias_of_values": PlainMistake("the bias of the values is not added",
+                                      of_params=_drop_biases("value")),
+    "no_bias_of_queries": PlainMistake("the bias of the queries is not added",
+                                       of_params=_drop_biases("query")),
+    "no_bias_of_output": PlainMistake("the bias of the output is not added",
+                                      of_params=_drop_biases("out")),
+    "output_not_projected": PlainMistake(
+        "the output is not projected, though there is a matrix for that",
+        of_params=_skip_projection),
+    "no_bias": PlainMistake("none of its biases is added",
+                            of_params=_drop_biases("query", "key", "value", "out")),
 }
 """By name, the plain mistakes; of two that explain the same numbers, the first is named."""
 
@@ -397,7 +436,8 @@ def can_be_made(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
     """Says whether a mistake can be made at a problem. A mistake of parameters needs a layer, one
     of the causal mask needs that flag, and one of the past needs a past.
     """
-    is_layer = isinstance(problem, LayerProblem) and problem.heads == problem.kv_heads  # else matrices differ in shape
+    # with fewer key/value heads the matrices differ in shape
+    is_layer = isinstance(problem, LayerProblem) and problem.heads == problem.kv_heads
     if mistake.is_of_past is not problem.has_past:
         return False
     return (is_layer or mistake.of_params is None) and (problem.causal or not mistake.is_causal)

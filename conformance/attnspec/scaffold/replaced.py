@@ -50,7 +50,6 @@ def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_N
 
 
 def _find_class(source: str) -> ast.ClassDef | None:
-    """Returns the class that is written in the source, or None."""
     try:
         body = ast.parse(textwrap.dedent(source)).body
     except SyntaxError:

@@ -92,9 +92,9 @@ class Pose:
 
 
 def _fix_heads(form: CallForm, heads: int) -> CallForm:
-    """Limits the form to this number of heads."""
     fixed = replace(form, fixed_heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads})
-    return fixed.with_remarks(f"It reads the number of heads from its module, and takes {heads} only.")
+    said = f"It reads the number of heads from its module, and takes {heads} only."
+    return fixed.with_remarks(said)
 
 
 _OTHER_WIDTH = 12
@@ -113,8 +113,9 @@ _WIDE_SIZES, _LONG_SIZES = {"D": 64, "Dv": 64}, {"T": 128, "S": 256, "D": 64, "D
 """The sizes of fused kernels that take nothing small."""
 
 _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
-          *(Pose(sizes, is_square, is_half) for sizes in (_WIDE_SIZES, _LONG_SIZES) for is_square in (False, True)
-            for is_half in (False, True)))
+          *(Pose(sizes, is_square, is_half)
+            for sizes, is_square, is_half in itertools.product(
+                (_WIDE_SIZES, _LONG_SIZES), (False, True), (False, True))))
 
 
 def find_form(target: str, trier: Trier) -> CallForm:
@@ -157,7 +158,9 @@ def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None
         ways, until = part.parameters_of(callee), trier.tried_count + part.MOST_TRIES
         for known in ways:
             for pose in (Pose(), Pose(_WIDE_SIZES, is_half=True)):
-                paged = filter(None, (pose.apply_to(form, trier) for form in list_paged_forms(known.callee, trier)))
+                posed = (pose.apply_to(form, trier)
+                         for form in list_paged_forms(known.callee, trier))
+                paged = filter(None, posed)
                 forms = itertools.chain(paged, _list_forms(known.callee, trier, pose))
                 if found := part.find_form(forms, known, _try_form, trier, until):
                     return _complete_form(found, known.callee, trier)
@@ -196,16 +199,14 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
 
 
 def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> CallForm:
-    """Completes the form with its memory, keywords, variants and doubts."""
     parameters = all_parameters(callee)
-    several = limit_to_several_heads(form, trier)
-    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters,
-                       trier)
-    known = learn_unnamed(learn_keywords(told, parameters, trier), parameters, trier)
-    turned = judge_handed_angles(warn_of_inverted_mask(known, callee), parameters, trier)
-    judged = add_mode_variants(note_ragged_batches(turned, trier), parameters, trier)
-    return doubt_causality(warn_of_overflow(judged, trier), callee,
-                           [*callee.parameters, *callee.constructor_parameters, *callee.call_parameters])
+    called = callee.call_parameters if callee.is_class else callee.parameters
+    every = [*callee.parameters, *callee.constructor_parameters, *callee.call_parameters]
+    form = hand_memory(limit_to_several_heads(form, trier), called, trier)
+    form = learn_unnamed(learn_keywords(form, parameters, trier), parameters, trier)
+    form = judge_handed_angles(warn_of_inverted_mask(form, callee), parameters, trier)
+    form = add_mode_variants(note_ragged_batches(form, trier), parameters, trier)
+    return doubt_causality(warn_of_overflow(form, trier), callee, every)
 
 
 def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
@@ -216,8 +217,10 @@ def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
         trier.mistaken_forms.clear()
         seen = suggestion.callee
         found = _find_right(seen, trier, suggestion.change) or _find_with_mistake(seen, trier)
-        answers_now = trier.nearest is not None and trier.nearest.progress is Progress.OTHER_NUMBERS
-        if found is None and answers_now and nearest and nearest.progress < Progress.OTHER_NUMBERS:
+        now = trier.nearest
+        answers_now = now is not None and now.progress is Progress.OTHER_NUMBERS
+        answered_before = nearest is None or nearest.progress >= Progress.OTHER_NUMBERS
+        if found is None and answers_now and not answered_before:
             found = (_find_without_rotation(seen, trier) or _find_before_sum(seen, trier)
                      or _find_without_bias(seen, trier))
         if found is not None:
@@ -236,7 +239,9 @@ def _find_without_rotation(callee: ExaminedCallable, trier: Trier) -> CallForm |
     known, mistaken = replace(nearest.form, reading=None), list(trier.mistaken_forms)
     for switch in list_rotation_switches(known, all_parameters(callee), trier):
         trier.mistaken_forms.clear()
-        if found := _find_right(callee, trier, switch.switch_off) or _find_with_mistake(callee, trier):
+        found = (_find_right(callee, trier, switch.switch_off)
+                 or _find_with_mistake(callee, trier))
+        if found:
             return judge_without_rotation(found, switch, trier)
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     return None
@@ -245,12 +250,15 @@ def _find_without_rotation(callee: ExaminedCallable, trier: Trier) -> CallForm |
 def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
     """Finds the form of a layer that adds its input, judged before the sum; else None."""
     nearest = trier.nearest
-    if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS or not find_output_projection(nearest.form):
+    if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS:
+        return None
+    if not find_output_projection(nearest.form):
         return None
     mistaken = list(trier.mistaken_forms)
     trier.mistaken_forms.clear()
-    found = (_find_right(callee, trier, lambda form: replace(form, judged_part=find_output_projection(form)))
-             or _find_with_mistake(callee, trier))
+    found = _find_right(callee, trier,
+                        lambda form: replace(form, judged_part=find_output_projection(form)))
+    found = found or _find_with_mistake(callee, trier)
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     if not found or not found.judged_part or not adds_its_input(found, trier):
         return None
@@ -265,7 +273,9 @@ def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
     switched off.
     """
     nearest = trier.nearest
-    bias = measure_bias(nearest.form, trier) if nearest and nearest.progress is Progress.OTHER_NUMBERS else None
+    bias = None
+    if nearest is not None and nearest.progress is Progress.OTHER_NUMBERS:
+        bias = measure_bias(nearest.form, trier)
     if nearest is None or bias is None:
         trier.nearest = nearest
         return None
@@ -278,9 +288,10 @@ def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
             whole = _complete_form(found.with_warning(said), callee, trier)
             if not bias.has_one_slope:
                 return whole
-            doubt = "ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own."
+            doubt = ("ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each "
+                     "head has its own. Is that meant?")
             demanded = (*whole.demanded_keywords, "alibi_slopes")
-            return replace(whole, demanded_keywords=demanded).with_warning(f"{doubt} Is that meant?")
+            return replace(whole, demanded_keywords=demanded).with_warning(doubt)
     raise TargetError(
         f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. "
         "attnspec would judge it with that switched off: keep it in a buffer of the module, let a "
@@ -329,7 +340,8 @@ def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
     returned = trier.call_raw(form, problem)
     if returned is None:
         return None
-    outputs = trier.find_outputs(form, returned, problem, next(list_expected(problem, "")).output.shape)
+    shape = next(list_expected(problem, "")).output.shape
+    outputs = trier.find_outputs(form, returned, problem, shape)
     always = form.made_always_causal
     for known in (form, *_list_other_scales(form), always, *_list_other_scales(always)):
         problem_of_it = plain_problem(known)
@@ -350,9 +362,9 @@ _SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn fo
 
 def _list_other_scales(form: CallForm) -> Iterator[CallForm]:
     """Lists the form with each default scale that a library may have."""
-    is_layer = form.kind is Kind.LAYER
+    end = _SCALED_IN_WEIGHTS if form.kind is Kind.LAYER else "."
     for name in OTHER_SCALES:
-        said = f"Its default scale is {name}, not 1/sqrt(D){_SCALED_IN_WEIGHTS if is_layer else '.'}"
+        said = f"Its default scale is {name}, not 1/sqrt(D){end}"
         yield replace(form, default_scale=name).with_remarks(said)
 
 
@@ -361,12 +373,18 @@ def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput]
     """Keeps the output that is nearest to the definition, with what would make it right."""
     truth = next(list_expected(problem, ""))
     for output in outputs:
-        without_input = output.array - problem.query if output.array.shape == problem.query.shape else output.array
+        without_input = output.array
+        if output.array.shape == problem.query.shape:
+            without_input = output.array - problem.query
         adds_input = truth.gap(without_input)[0] <= tolerance_of(problem.dtype)
-        said = "; it adds its input (a residual), without which it would be right" if adds_input else ""
+        said, distance = "", 0.0
+        if adds_input:
+            said = "; it adds its input (a residual), without which it would be right"
+        else:
+            distance = measure_unlikeness(truth, output.array)
         if DESTINATION in form.arguments.values() and np.isnan(output.array).any():
-            said = "; it was handed an array full of NaN to write into: it leaves some there, or adds to it"
-        distance = 0.0 if adds_input else measure_unlikeness(truth, output.array)
+            said = ("; it was handed an array full of NaN to write into: it leaves some there, "
+                    "or adds to it")
         trier.keep_attempt(Attempt(replace(form, reading=output.reading), Progress.OTHER_NUMBERS,
                                    f"its output is {truth.gap(output.array)[1]}{said}", distance))
 
@@ -378,14 +396,19 @@ def _describe_failure(callee: ExaminedCallable, trier: Trier) -> str:
         return (f"{callee.target} names no parameters, as a function that a decorator returns "
                 "without @functools.wraps(function). Name them, in a wrapper if it is not yours.")
     unknown = [each.name for at, listed in known.items() for each in find_unknown(listed, at)]
-    said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
+    said = ""
+    if unknown:
+        said = (f" What its {' and '.join(unknown)} means could not be found out, and it has no "
+                "default.")
     return (f"{callee.target} does not compute attention in any of the {trier.tried_count} forms "
             f"that were tried.{_describe_nearest(trier.nearest)}{said}{_describe_numbers(callee)} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")
 
 
 def _describe_nearest(nearest: Attempt | None) -> str:
-    return "" if nearest is None else f" Nearest is {describe_call(nearest.form)}; but {nearest.objection}."
+    if nearest is None:
+        return ""
+    return f" Nearest is {describe_call(nearest.form)}; but {nearest.objection}."
 
 
 def _describe_numbers(callee: ExaminedCallable) -> str:

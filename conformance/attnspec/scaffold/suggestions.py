@@ -77,7 +77,6 @@ def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tu
 
 
 def _require_flag(callee: ExaminedCallable, name: str, other: str) -> ExaminedCallable:
-    """Makes a flag of the constructor required, with one value."""
     made = tuple(replace(each, default=REQUIRED, annotation=f"Literal[{other}]") if each.name == name else each
                  for each in callee.constructor_parameters)
     return replace(callee, parameters=made)
@@ -94,7 +93,6 @@ def _list_none_defaults(callee: ExaminedCallable, meanings: Sequence[str]) -> Se
 
 
 def _require_parameters(callee: ExaminedCallable, names: Sequence[str]) -> ExaminedCallable:
-    """Makes these parameters of the call required."""
     called = tuple(replace(each, default=REQUIRED) if each.name in names else each for each in callee.call_parameters)
     return replace(callee, methods={**callee.methods, callee.call_method: called})
 

@@ -100,7 +100,6 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
 
 
 def _write_rotary(callee: ExaminedCallable, process: CalleeProcess, folder: str) -> WrittenAdapter:
-    """Writes the adapter and manifest of a rotary embedding."""
     form = rotary.find_rotary_form(callee, process)
     return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder),
                           write_head(form.call), rotary.write_rotary_entry(form, process),
@@ -154,7 +153,6 @@ def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) 
 
 
 def _find_stand_in(file: Path, source: bytes, reference: str) -> str:
-    """Returns the name in the file that stands for the reference."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as wrong:

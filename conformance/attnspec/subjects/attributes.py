@@ -149,7 +149,6 @@ def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Fil
 
 
 def _find_way(name: str, meant: str, value: object, kind: Kind) -> str:
-    """Says how what is meant should be declared."""
     if meant == "kind":
         return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
     if meant == "limits":

@@ -206,7 +206,6 @@ def _list_forms(name: str) -> Sequence[str]:
 
 
 def _whole_convention(name: str) -> str:
-    """Returns the convention of which this is a form."""
     return name.partition(".")[0]
 
 

@@ -449,7 +449,6 @@ class _RefusalSearch:
         return case is None or bool(self.interview.subject.refuses(case.make_problem(self.interview.dtype)))
 
     def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
-        """Moves the least case that is refused."""
         least = case_between(self.start, self.end, self.kept_keywords)
         return least.move_case(**places) if least else None
 

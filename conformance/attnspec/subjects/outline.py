@@ -114,7 +114,6 @@ def file_of(written: str) -> Path | None:
 
 
 def _list_bound_names(node: ast.AST) -> set[str]:
-    """Returns the names that a node binds, in whatever scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) \
                 | ast.ClassDef(name=name):
@@ -239,7 +238,6 @@ def file_of_module(name: str) -> Path | None:
 
 
 def _find_spec(name: str) -> ModuleSpec | None:
-    """Returns what an import of the module would find."""
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec, parts = None, name.split(".")
     for end in range(1, len(parts) + 1):
@@ -301,7 +299,6 @@ def _parse_tree(file: Path) -> ast.Module | None:
 
 
 def _list_imported(tree: ast.AST) -> Iterator[str]:
-    """Yields the packages of all import statements."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):

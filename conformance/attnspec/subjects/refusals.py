@@ -181,7 +181,6 @@ def _without_less(subject: Subject, refusal: Refusal) -> Subject:
 
 
 def _begin_at_any_dtype(subject: Subject) -> BegunInterview | None:
-    """Begins at the first dtype at which it takes a plain problem."""
     return next(filter(None, (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 

@@ -164,7 +164,6 @@ def _find_adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | No
 
 
 def _locate_code(function: object) -> FileLocation | None:
-    """Returns where a function object was written."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return None
@@ -184,7 +183,6 @@ def _locate_in_file(file: Path, name: str) -> FileLocation | None:
 
 
 def _list_defined(node: ast.stmt) -> set[str]:
-    """Returns the names that a statement of a module defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}

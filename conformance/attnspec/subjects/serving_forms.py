@@ -416,6 +416,5 @@ for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)
 
 
 def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Alternates the calls of two sequences."""
     pairs = zip(own, other, strict=True)
     return tuple(step for pair in pairs for step in pair)

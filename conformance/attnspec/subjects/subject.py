@@ -152,7 +152,6 @@ class Subject:
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def _without_gradients(self) -> str:
-        """Says why it is not asked for gradients."""
         if refuses_gradients(self.declaration):
             return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
@@ -167,7 +166,6 @@ class Subject:
         return next(filter(None, reasons), "")
 
     def _rotary_misfits(self, problem: RotaryProblem) -> Iterator[str]:
-        """Yields what stands against the problem of a rotary embedding."""
         if self.declaration.kind is not Kind.ROTARY:
             yield f"{self.id} is not a rotary embedding"
         if problem.dtype not in self.declaration.dtypes:
@@ -212,7 +210,6 @@ class Subject:
         yield self.lacks(frozenset(given))
 
     def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """Yields what stands against the keywords in use."""
         limits, is_causal = self.declaration.limits, "causal" in given
         if limits.causal_only and not is_causal:
             yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
@@ -233,7 +230,6 @@ class Subject:
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
 
     def _misfit_of_past(self, call: Sizes) -> str:
-        """Says what stands against a call of these sizes behind a past."""
         limits = self.declaration.limits
         return "" if limits.takes_behind_past(call.T, call.S) else (
             f"{self.id} takes only as many new keys as queries where there is a past; here {call}")

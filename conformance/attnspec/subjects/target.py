@@ -205,7 +205,6 @@ def _is_same(surroundings: Surroundings) -> bool:
 
 def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction,
                        lift: str) -> Subject:
-    """Makes a subject of a function with that lift."""
     described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, target,
@@ -376,7 +375,6 @@ def _with_version(library: Library, found: FoundFunction) -> Library:
 
 
 def _drop_untakeable(declaration: Declaration, callee: Callee) -> Declaration:
-    """Drops the dtypes that cannot be passed to the function."""
     left_out = {dtype: reason for dtype in declaration.dtypes if (reason := callee.why_not_taken(dtype))}
     return replace(declaration,
                    dtypes=tuple(dtype for dtype in declaration.dtypes if dtype not in left_out),
@@ -413,7 +411,6 @@ def importable_name(target: str) -> str:
 
 
 def _find_distribution(source: FunctionSource) -> str:
-    """Returns the distribution that installed the module, or ""."""
     if source.file or source.text:
         return ""
     return distribution_of(source.module.partition(".")[0])
@@ -459,7 +456,6 @@ def adapter_folders(adapters: Sequence[Path]) -> list[str]:
 
 
 def _list_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields the Python files below the folder, by their path in it."""
     handed = 0
     for path in sorted(_read_python(folder)):
         handed += path.stat().st_size

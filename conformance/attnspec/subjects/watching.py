@@ -415,7 +415,6 @@ def lives_apart(callee: Callee) -> bool:
 
 
 def _is_finite(answer: SubjectAnswer) -> bool:
-    """Says whether the numbers of the output are finite."""
     return bool(np.isfinite(answer.output.astype(np.float64)).all())
 
 

@@ -44,9 +44,14 @@ def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[st
         return {}
     reader = _Reader(functions, functions[at].calls, dict(names), dict(keys or {}), deepest)
     reader.read(top.body if isinstance(top, ast.FunctionDef) else [top])
-    return {path: reader.find_given_names(path) for path in reader.found_parts if path in reader.unread_parts
-            or not any(
-        other[:len(path)] == path and other != path for other in reader.found_parts)}
+    found = reader.found_parts
+
+    def is_last(path: Path) -> bool:
+        """Says whether nothing that is taken lies further inside."""
+        return not any(other != path and other[:len(path)] == path for other in found)
+
+    return {path: reader.find_given_names(path) for path in found
+            if path in reader.unread_parts or is_last(path)}
 
 
 @dataclass(slots=True)
@@ -79,20 +84,23 @@ class _Reader(ast.NodeVisitor):
 
     def find_given_names(self, path: Path) -> tuple[str, ...]:
         """Returns the names that a part and what holds it were given."""
-        own = tuple(self.given_names[path[:at]] for at in range(1, len(path) + 1) if path[:at] in self.given_names)
+        holders = (path[:end] for end in range(1, len(path) + 1))
+        own = (self.given_names[holder] for holder in holders if holder in self.given_names)
         return (*own, *self.found_parts[path])
 
     def path_of(self, node: ast.AST) -> Path | None:
         """Returns the part that an expression stands for, or None."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id)
+        step = ""
         if isinstance(node, ast.Subscript) and (key := self.key_of(node.slice)) is not None:
-            inner = self.path_of(node.value)
-            return None if inner is None else (*inner, f'["{key}"]' if isinstance(key, str) else f"[{key!r}]")
-        if isinstance(node, ast.Attribute) and node.attr not in _ARRAY_ATTRIBUTES:
-            inner = self.path_of(node.value)
-            return None if inner is None else (*inner, f".{node.attr}")
-        return None
+            step = f'["{key}"]' if isinstance(key, str) else f"[{key!r}]"
+        elif isinstance(node, ast.Attribute) and node.attr not in _ARRAY_ATTRIBUTES:
+            step = f".{node.attr}"
+        if not step or not isinstance(node, ast.Subscript | ast.Attribute):
+            return None
+        holder = self.path_of(node.value)
+        return None if holder is None else (*holder, step)
 
     def key_of(self, node: ast.AST) -> Key | None:
         """Returns the key that an expression stands for, also `"w_" + name` and `f"w_{name}"`.
@@ -104,8 +112,11 @@ class _Reader(ast.NodeVisitor):
             return self.keys.get(node.id)
         if isinstance(node, ast.FormattedValue):
             return self.key_of(node.value)
-        parts = node.values if isinstance(node, ast.JoinedStr) else (
-            [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else [])
+        parts: Sequence[ast.expr] = []
+        if isinstance(node, ast.JoinedStr):
+            parts = node.values
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            parts = [node.left, node.right]
         found = [self.key_of(part) for part in parts]
         return "".join(map(str, found)) if found and None not in found else None
 
@@ -138,7 +149,8 @@ class _Reader(ast.NodeVisitor):
         for _ in self._rounds([(node.target, node.iter)]):
             self._visit_all(node.body)
 
-    def visit_ListComp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> None:
+    def visit_ListComp(self, node: (ast.ListComp | ast.GeneratorExp | ast.SetComp
+                                    | ast.DictComp)) -> None:
         """Reads a comprehension once for each key or part."""
         taken = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for _ in self._rounds([(each.target, each.iter) for each in node.generators]):
@@ -169,7 +181,8 @@ class _Reader(ast.NodeVisitor):
             self.keys[target.id] = key
         elif isinstance(target, ast.Name) and isinstance(value, ast.Lambda):
             self.inner_functions[target.id] = value
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        elif (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+              and len(target.elts) == len(value.elts)):
             for each, part in zip(target.elts, value.elts, strict=True):
                 self._bind(each, part)
         else:
@@ -184,7 +197,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """Follows a part into the function that is called, if that is in the same module."""
-        followed = [self._follow(each) for each in _expand_map(node) or [node]] if self.deepest else [False]
+        calls = _expand_map(node) or [node]
+        followed = [self._follow(each) for each in calls] if self.deepest else [False]
         if not all(followed):
             self._visit_all(_list_call_arguments(node))
         if isinstance(node.func, ast.Attribute):
@@ -207,7 +221,9 @@ class _Reader(ast.NodeVisitor):
         return True
 
     def _list_callee_parameters(self, callee: int | None) -> tuple[str, ...]:
-        return () if callee is None else tuple(each.name for each in self.functions[callee].parameters)
+        if callee is None:
+            return ()
+        return tuple(each.name for each in self.functions[callee].parameters)
 
     def _read_inside(self, name: str, inner: Inner, handed: Mapping[str, Path],
                      keys: Mapping[str, Key]) -> None:
@@ -219,7 +235,8 @@ class _Reader(ast.NodeVisitor):
     def _match_parts(self, node: ast.Call, names: Sequence[str]) -> dict[str, Path]:
         """Returns, by parameter of the called function, the part that it is passed."""
         given = _match_arguments(node, names)
-        handed = {name: path for name, part in given.items() if (path := self.path_of(part)) is not None}
+        paths = {name: self.path_of(part) for name, part in given.items()}
+        handed = {name: path for name, path in paths.items() if path is not None}
         for each in node.keywords:
             if each.arg is None and (path := self.path_of(each.value)) is not None:
                 # `linear(x, **part)`: whatever is left of its parameters
@@ -228,8 +245,9 @@ class _Reader(ast.NodeVisitor):
 
     def _match_keys(self, node: ast.Call, names: Sequence[str]) -> dict[str, Key]:
         """Returns, by parameter of the called function, the key that it is passed."""
-        return {name: key
-                for name, part in _match_arguments(node, names).items() if (key := self.key_of(part)) is not None}
+        given = _match_arguments(node, names)
+        keys = {name: self.key_of(part) for name, part in given.items()}
+        return {name: key for name, key in keys.items() if key is not None}
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
@@ -249,7 +267,6 @@ def _list_call_arguments(node: ast.Call) -> Sequence[ast.expr]:
 
 
 def _match_arguments(node: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
-    """Returns, by parameter, what a call gives it."""
     return {**dict(zip(names, node.args, strict=False)),
             **{each.arg: each.value for each in node.keywords if each.arg is not None}}
 
@@ -264,7 +281,9 @@ def _list_elements(over: ast.expr) -> Sequence[ast.expr] | None:
 
 
 def _list_own_parameters(inner: Inner) -> tuple[str, ...]:
-    return tuple(each.arg for each in (*inner.args.posonlyargs, *inner.args.args, *inner.args.kwonlyargs))
+    arguments = inner.args
+    return tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args,
+                                       *arguments.kwonlyargs))
 
 
 def _list_statements(inner: Inner) -> Sequence[ast.AST]:
@@ -303,11 +322,13 @@ class Tree:
 
 def find_roots(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
     """Lists the parameters that are trees of parameters, or matrices and biases themselves."""
-    named = [each.name for each in parameters if normalise_name(each.name) in SYNONYMS["params"] and each.is_required]
-    if named:
-        return tuple(named[:1])
-    own = {each.name: find_role((each.name,)) for each in parameters
-           if each.is_required and not any(normalise_name(each.name) in SYNONYMS[word] for word in _ARRAY_ROLES)}
+    required = [each.name for each in parameters if each.is_required]
+    for name in required:
+        if normalise_name(name) in SYNONYMS["params"]:
+            return (name,)
+    array_names = {name for word in _ARRAY_ROLES for name in SYNONYMS[word]}
+    own = {name: find_role((name,)) for name in required
+           if normalise_name(name) not in array_names}
     found = {name: role for name, role in own.items() if role}
     if "qkv" in found.values():  # what else is called after keys and values is something beside
         found = {name: role for name, role in found.items() if role in ("qkv", "out")}
@@ -322,12 +343,16 @@ def find_tree(function: ExaminedCallable, roots: Sequence[str], sizes: Mapping[s
     taken = _find_taken_parts(function, roots)
     made = list(_list_initialised_shapes(function, roots[0], sizes, process))
     if not taken:  # the source does not tell, or picks by names that it makes itself
-        return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {},
-                    {}) if made else None
-    shapes = next((each for each in made if sum(_lies_under(leaf, taken) for leaf in each) > 1),
-                  {})
-    others = {path: "heads" for path in taken if normalise_name(path[-1].strip('[]".')) in SYNONYMS["heads"]}
-    holders: dict[Path, str] = {(root,): kind.name for root, kind in _list_annotations(function, roots)}
+        if not made:
+            return None
+        return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {})
+    fitting = (each for each in made if sum(_lies_under(leaf, taken) for leaf in each) > 1)
+    shapes = next(fitting, {})
+    others = {path: "heads" for path in taken
+              if normalise_name(path[-1].strip('[]".')) in SYNONYMS["heads"]}
+    holders: dict[Path, str] = {}
+    for root, kind in _list_annotations(function, roots):
+        holders[(root,)] = kind.name
     leaves = tuple(Leaf(leaf, shapes.get(leaf), names)
                    for leaf, names in _list_taken_leaves(taken, shapes) if leaf not in others)
     return Tree(leaves, others | dict(_list_unused_fields(function, roots, taken)), holders)
@@ -350,10 +375,12 @@ def _lies_under(leaf: Path, taken: Iterable[Path]) -> bool:
     return any(leaf[:len(path)] == path for path in taken)
 
 
-def _find_taken_parts(function: ExaminedCallable, roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
+def _find_taken_parts(function: ExaminedCallable,
+                      roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
     """Finds the parts taken of the trees; a parameter named after a matrix may have methods."""
     found: dict[Path, tuple[str, ...]] = {}
-    for path, names in find_parts(function.functions, 0, {root: (root,) for root in roots}).items():
+    parts = find_parts(function.functions, 0, {root: (root,) for root in roots})
+    for path, names in parts.items():
         is_array = bool(find_role(path[:1])) and any(step.startswith(".") for step in path[1:])
         found[path[:1] if is_array else path] = names
     kept = {path: names for path, names in found.items() if len(path) > 1 or find_role(path)}
@@ -370,18 +397,23 @@ def _list_unused_fields(function: ExaminedCallable, roots: Sequence[str],
                 yield (root, f".{name}"), "None"
 
 
-def _list_annotations(function: ExaminedCallable, roots: Sequence[str]) -> Iterator[tuple[str, Holder]]:
+def _list_annotations(function: ExaminedCallable,
+                      roots: Sequence[str]) -> Iterator[tuple[str, Holder]]:
     """Lists the NamedTuples and dataclasses with which trees are annotated."""
     return ((root, function.holders[root]) for root in roots if root in function.holders)
 
 
-def _list_initialised_shapes(function: ExaminedCallable, root: str, sizes: Mapping[str, str],
-                             process: CalleeProcess) -> Iterator[
-        Mapping[Path, tuple[int, ...] | None]]:
+def _list_initialised_shapes(
+    function: ExaminedCallable, root: str, sizes: Mapping[str, str], process: CalleeProcess,
+) -> Iterator[Mapping[Path, tuple[int, ...] | None]]:
     """Lists the shapes that the module's initialisers make, the likeliest initialiser first."""
-    own = function.name.lower()
-    for name in sorted(function.makers, key=lambda name: -sum(word in own for word in name.lower().split("_"))):
+    def count_words(name: str) -> int:
+        """Counts the words of a name that stand in the function's own."""
+        return sum(word in function.name.lower() for word in name.lower().split("_"))
+
+    for name in sorted(function.makers, key=count_words, reverse=True):
         given = {parameter.name: text for parameter in function.makers[name]
-                 for word, text in sizes.items() if normalise_name(parameter.name) in SYNONYMS[word]}
+                 for word, text in sizes.items()
+                 if normalise_name(parameter.name) in SYNONYMS[word]}
         if (made := call_initialiser(f"{function.home}:{name}", given, process)) is not None:
             yield {(root, *leaf.path): leaf.shape for leaf in list_tree_leaves(made)}

@@ -88,7 +88,6 @@ def _write_first_call(form: CallForm, makes: str) -> list[str]:
 
 def _write_entries(begin: str, entries: Iterable[str], end: str = "}",
                    indent: int = 4) -> list[str]:
-    """Writes a line for each entry."""
     space = " " * indent
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
 
@@ -126,7 +125,6 @@ def _write_torch(form: CallForm) -> list[str]:
 
 
 def _return_part_output(form: CallForm) -> list[str]:
-    """Writes what returns the output of a submodule."""
     array = templates_of(form).array_type
     return ["    outputs = []",
             f"    {_write_part(form.judged_part)}.register_forward_hook("

@@ -106,7 +106,6 @@ def name_variant(variant: str) -> str:
 
 
 def _write_variants(form: CallForm) -> Iterator[list[str]]:
-    """Writes the functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
         layer = write_layer(variant, f"{LAYER_HELPER}_{name}") if variant.is_class else []
         yield _write_attend(variant, layer, name_variant(name),
@@ -145,7 +144,6 @@ def _write_layer_lines(form: CallForm, layer: list[str]) -> Iterator[str]:
 
 
 def _write_return_type(form: CallForm, array: str) -> str:
-    """Writes the type of what an adapter returns."""
     weighs = form.reading is not None and bool(form.reading.weights_path)
     if form.next_cache:
         return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
@@ -185,7 +183,6 @@ def _write_refusals(form: CallForm) -> Iterator[str]:
 
 
 def _write_trees(form: CallForm) -> Iterator[str]:
-    """Writes the trees of parameters that a function takes."""
     for root in _list_tree_roots(form):
         inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
         holders = {path[1:]: each.partition(":")[2] for path, each in form.holders.items() if path[0] == root}
@@ -276,7 +273,6 @@ def _write_destination(form: CallForm) -> str:
 
 
 def _write_with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
-    """Writes the output, the weights if they are asked for, and the cache."""
     yield from _write_call(form, "answer = ")
     yield f"    output = answer{reading.path}"
     if reading.weights_path:
