@@ -100,7 +100,8 @@ def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
     groups: dict[Conditions, set[Key]] = defaultdict(set)
     for key, conditions in after.items():
         groups[conditions].add(key)
-    order = sorted(groups, key=lambda each: (each.attnspec, each.spec, each.effort.value, each.seed, each.is_strict))
+    order = sorted(groups, key=lambda each: (each.attnspec, each.spec, each.effort.value,
+                                             each.seed, each.is_strict))
     return [_conditions_as_yaml(conditions, groups[conditions]) for conditions in order]
 
 
@@ -143,16 +144,17 @@ def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tup
         return Novelty.NEW, ""
     before = tried.get((failure.subject, failure.clause, failure.dtype.value))
     if before is None:
-        is_newer = not any(clause == failure.clause for _, clause, _ in tried) and now.spec not in {
-            each.spec for each in tried.values()}
-        return Novelty.UNTRIED, "the clause is newer than the list" if is_newer else (
-            "it was not tried when the list was made")
+        is_same_spec = now.spec in {each.spec for each in tried.values()}
+        if is_same_spec or any(clause == failure.clause for _, clause, _ in tried):
+            return Novelty.UNTRIED, "it was not tried when the list was made"
+        return Novelty.UNTRIED, "the clause is newer than the list"
     if failure.level is Level.SHOULD and now.is_strict and not before.is_strict:
         return Novelty.UNTRIED, "recommendations were not held against it when the list was made"
     if _rank_entry(now.effort) > _rank_entry(before.effort):
         return Novelty.DEEPER, f"the list was made at effort {before.effort.value}"
     besides = now.differences(before)
-    return Novelty.REGRESSION, f"it did not fail when the list was made{f' ({besides})' if besides else ''}"
+    since = f" ({besides})" if besides else ""
+    return Novelty.REGRESSION, f"it did not fail when the list was made{since}"
 
 
 def _rank_entry(effort: Effort) -> int:
@@ -161,7 +163,9 @@ def _rank_entry(effort: Effort) -> int:
 
 _CONVENTION_FIELDS = ("subject", "convention", "answer", "dtypes")
 _CONVENTION_FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
-_CONVENTION_NAMES = (*CONVENTIONS, *(f"{name}.{form}" for name, forms in _CONVENTION_FORMS.items() for form in forms))
+_CONVENTION_NAMES = (*CONVENTIONS,
+                     *(f"{name}.{form}" for name, forms in _CONVENTION_FORMS.items()
+                       for form in forms))
 ConventionKey = tuple[str, str, str]  # subject, dtype, convention
 
 
@@ -186,7 +190,8 @@ def _convention_entry(fields: Fields) -> KnownConvention:
 
 def index_conventions(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
     """Returns the answers by subject, dtype and convention."""
-    return {(each.subject, dtype.value, each.name): each.answer for each in known for dtype in each.dtypes}
+    return {(each.subject, dtype.value, each.name): each.answer
+            for each in known for dtype in each.dtypes}
 
 
 def changed_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> tuple[str, str]:
@@ -214,7 +219,8 @@ def _find_answer(name: str, answers: Mapping[str, str]) -> str:
     return answers.get(name, answers.get(_whole_convention(name), ""))
 
 
-def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
+def conventions_after(known: Iterable[KnownConvention],
+                      outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
     """Returns the entries to write: what was probed now, and what was known of the rest."""
     told = {(each.subject, each.dtype.value, convention.name): convention.answer
             for each in outcomes for convention in each.probed}
@@ -297,7 +303,8 @@ class BaselineEntry:
 
 def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
     """Reads the failures that a baseline lists. Raises UsageError with file and line."""
-    return tuple(map(_read_entry, _read_fields(path).read_each("known", "a known failure", optional=True)))
+    listed = _read_fields(path).read_each("known", "a known failure", optional=True)
+    return tuple(map(_read_entry, listed))
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
@@ -325,12 +332,13 @@ def _read_entry(fields: Fields) -> BaselineEntry:
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES),
                             kind="verdict of a failure")
     return BaselineEntry(
-        fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
-        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]},
-        where=fields.place("clause"))
+        fields.text("subject"), fields.text("clause"),
+        fields.choice("dtype", DType, kind="dtype").value, verdict,
+        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]}, where=fields.place("clause"))
 
 
-def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
+def read_baseline(path: Path,
+                  folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
     """Reads this machine's known failures, by subject. Raises UsageError with file and line."""
     known: dict[str, list[Deviation]] = defaultdict(list)
     findings = _read_all_findings(folders)
@@ -356,7 +364,8 @@ def parse_case(case: str, where: FileLocation) -> Recipe:
 
 def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Declaration:
     """Adds a baseline's deviations to those of the manifest, which come first."""
-    listed = {(each.clause, dtype) for each in declaration.deviations for dtype in each.dtypes or declaration.dtypes}
+    listed = {(each.clause, dtype) for each in declaration.deviations
+              for dtype in each.dtypes or declaration.dtypes}
     more = tuple(each for each in known if (each.clause, each.dtypes[0]) not in listed)
     return replace(declaration, deviations=(*declaration.deviations, *more))
 
@@ -385,7 +394,8 @@ def write_baseline(
         key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
     known += found.values()
     known.sort(key=lambda entry: entry.key)
-    listed = [{name: getattr(entry, name) for name in _ENTRY_FIELDS if getattr(entry, name)} for entry in known]
+    listed = [{name: getattr(entry, name) for name in _ENTRY_FIELDS if getattr(entry, name)}
+              for entry in known]
     conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
     made = conditions_after(read_tried(path) if is_there else {}, outcomes, conditions)
     further = {"conventions": conventions, "made": made}
@@ -397,9 +407,12 @@ def write_baseline(
 
 def _find_listed_failure(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
     """Returns the failure to list, as if nothing were known; a manifest's own is not listed."""
-    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
-        outcome = replace(outcome, verdict=outcome.change.verdict)
-    gates = outcome.verdict in FAILURES and does_gate_run(outcome.verdict, outcome.level, strict=strict)
+    change = outcome.change
+    if outcome.verdict is Verdict.UNEXPECTED and change and (is_listed or change.convention):
+        outcome = replace(outcome, verdict=change.verdict)
+    if outcome.verdict not in FAILURES:
+        return None
+    gates = does_gate_run(outcome.verdict, outcome.level, strict=strict)
     return outcome if gates else None
 
 
@@ -407,10 +420,11 @@ def _make_entry(outcome: Outcome, before: BaselineEntry | None,
                 findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
     entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value,
-                          outcome.verdict.value,
-                          outcome.failure_kind, evidence.recipe if evidence else "",
+                          outcome.verdict.value, outcome.failure_kind,
+                          evidence.recipe if evidence else "",
                           processor=before.processor if before and before.is_here else "")
-    speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
+    unexplained = replace(outcome, finding="")
+    speaking = [each.id for each in findings(outcome.subject) if each.explains(unexplained)]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)
     if len(speaking) == 1:

@@ -63,7 +63,8 @@ class ReturnedTree:
 
 def read_tree(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
     """Reads the tree that a host describes. Raises what reading anything else may raise."""
-    return ReturnedTree(str(told["type"]), tuple(_read_part(each, found) for each in told["parts"]))
+    parts = tuple(_read_part(each, found) for each in told["parts"])
+    return ReturnedTree(str(told["type"]), parts)
 
 
 def _read_part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
@@ -216,8 +217,11 @@ class Call:
     @cached_property
     def most_bytes(self) -> int:
         """Returns the bytes that such an answer may take, with gradients and the arguments."""
-        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else MAX_SENT_BYTES
-        return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
+        results = MAX_SENT_BYTES
+        if self.shapes:
+            results = sum(8 * math.prod(shape) for shape in self.shapes)
+        given = (2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
+        return results + sum(given)
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """Returns what the host's code takes: entries by id of any shape of array, rows (T,)."""
@@ -227,7 +231,8 @@ class Call:
                          self.is_backward, self.form)
 
 
-def _flatten_arrays(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
+def _flatten_arrays(arguments: Mapping[str, object],
+                    prefix: str = "") -> Iterator[tuple[str, Array]]:
     """Yields every array, of any shape, among arguments and mappings, by its dotted name."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
@@ -300,11 +305,17 @@ def read_answer(ended: CallEnding, call: Call, changed: Set[int],
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.details["name"] == NOT_MADE:
             raise FormNotMade(portable_text(str(ended.details["named"])))
-        raise UnusableAnswer(_describe_unusable(ended.details, call), _name_no_array(ended.details, call))
+        raise UnusableAnswer(_describe_unusable(ended.details, call),
+                             _name_no_array(ended.details, call))
     named = call.named_arrays
-    mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
-    shared = {id(list(named.values())[at]) for at in ended.aliases}
-    aliases = tuple(name for name, array in named.items() if id(array) in shared) if shared else ()
+    mutated: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    if changed:
+        mutated = tuple(name for name, array in named.items() if id(array) in changed)
+    if ended.aliases:
+        arrays = list(named.values())
+        shared = {id(arrays[at]) for at in ended.aliases}
+        aliases = tuple(name for name, array in named.items() if id(array) in shared)
     results = [array_of(each) for each in ended.results]
     gradients = tuple(ended.gradients) if ended.has_gradients else None
 
@@ -352,12 +363,15 @@ def _describe_unusable(told: Mapping[str, Any], call: Call) -> str:
                 f"the {kinds} ({', '.join(own)}) to their gradients is expected.")
     if told["name"] == "the pair":
         kind = "pair" if len(call.names) == PAIR else "triple"
-        return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."
+        return (f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) "
+                "is expected.")
     if told["name"] == "the cache":
         due = ", ".join((*call.names[:len(call.shapes)], "cache"))
-        return f"The subject returned {told['named']} where ({due}) is expected: a decoder hands its cache back."
+        return (f"The subject returned {told['named']} where ({due}) is expected: a decoder hands "
+                "its cache back.")
     name, shape = call.names[told["at"]], call.shapes[told["at"]]
-    expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
+    expected = (f"where the {name} should be: an array of shape {shape} in float64, float32, "
+                "float16 or bfloat16")
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
     return f"The subject returned {told['named']} {expected}{reading}."
 
@@ -392,24 +406,29 @@ class BackwardPass:
 
     def why_no_gradients(self, problem: Problem, limits: Limits) -> str:
         """Says why it cannot be asked for a problem's gradients; empty if it can."""
-        needed = {BIAS if name == "mask" and limits.bias_is_mask else name
-                  for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
+        needed = {name for name in problem.given
+                  if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
+        if limits.bias_is_mask and "mask" in needed:
+            needed = needed - {"mask"} | {BIAS}
         missing = sorted(needed - self.keywords)
         return f"{self.name} takes no {' and no '.join(missing)}" if missing else ""
 
     def as_taken(self, call: Call) -> Call:
         """Removes flags that are off and that it has no parameter for from a call."""
-        given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
+        given = {name: value for name, value in call.keywords.items()
+                 if value is not False or name in self.keywords}
         return replace(call, keywords=given)
 
     def kept_arrays(self, forward: SubjectAnswer) -> Mapping[str, Array]:
         """Returns what it wants of the output (B,H,T,Dv) or (B,T,M), and the lse (B,H,T)."""
         found = {OUTPUT: forward.output, LSE: forward.lse}
-        return {name: array for name, array in found.items() if array is not None and name in self.wants}
+        return {name: array for name, array in found.items()
+                if array is not None and name in self.wants}
 
     def unusable(self, sentence: str) -> UnusableAnswer:
         """Makes the error for what came of a backward pass, with the place to be mended."""
-        return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
+        place = f" See {self.name} in {self.where}." if self.where else ""
+        return UnusableAnswer(f"{sentence}{place}")
 
 
 def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
@@ -425,13 +444,15 @@ def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
                               where=described.where)
         return None
     parameters, form = list(described.parameters or ()), _FORMS[kind is Kind.LAYER]
-    inputs, rest = parameters[:len(_GIVEN)], [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]
-    if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
+    inputs = parameters[:len(_GIVEN)]
+    rest = [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]
+    if inputs[-1].name != GRAD or any(each.kind not in _POSITIONAL for each in inputs):
         raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four "
                           "should be query, key, value and grad_output, given by position: "
                           f"{form}.",
                           where=described.where)
-    if wrong := _find_misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
+    required = frozenset(word.name for word in KEYWORDS.values() if kind in word.required)
+    if wrong := _find_misfit(rest, required):
         raise TargetError(f"{name} takes {wrong.format(form)}", where=described.where)
     known = frozenset(each.name for each in rest)
     return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE}, described.where)
@@ -443,8 +464,10 @@ def _find_misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
     """
     known = frozenset(each.name for each in rest)
     if absent := sorted(required - known):
-        return f"no {' and no '.join(map(repr, absent))}, which a layer's backward pass is given: {{}}."
-    needed = [each.name for each in rest if each.default is Parameter.empty and each.name not in required]
+        return (f"no {' and no '.join(map(repr, absent))}, which a layer's backward pass is "
+                "given: {}.")
+    needed = [each.name for each in rest
+              if each.default is Parameter.empty and each.name not in required]
     if needed:
         return (f"{' and '.join(map(repr, needed))} without a default, so it cannot be called "
                 f"without. Give a default: {{}}.")
@@ -467,28 +490,31 @@ def takes_no_numbers(declaration: Declaration) -> bool:
 
 def _arrays_without_numbers(limits: Limits) -> frozenset[str]:
     """Returns the arrays that are always passed with what their entries stand for."""
-    return frozenset(KEYWORDS[name].meaning_of for word in KEYWORDS.values() if word.meaning_of and word.comes_with
-                     for name in word.comes_with(limits))
+    return frozenset(KEYWORDS[name].meaning_of for word in KEYWORDS.values()
+                     if word.meaning_of and word.comes_with for name in word.comes_with(limits))
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
     """Says whether `refuses: [grad_output]` is declared."""
-    return any(each.keywords == {GRAD} and not each.conditions for each in declaration.limits.refuses)
+    return any(each.keywords == {GRAD} and not each.conditions
+               for each in declaration.limits.refuses)
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
     """Returns the inputs that have gradients; entries that stand for others have none."""
     constant = {BIAS} if limits.constant_bias else set()
-    standing = {KEYWORDS[name].meaning_of for name in problem.given} | _arrays_without_numbers(limits)
+    standing = {KEYWORDS[name].meaning_of for name in problem.given}
+    standing |= _arrays_without_numbers(limits)
     standing |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in standing}
-    return tuple(name for name in DIFFERENTIABLE_INPUTS
-                 if name not in constant and name not in standing and getattr(problem, name) is not None)
+    return tuple(name for name in DIFFERENTIABLE_INPUTS if name not in constant | standing
+                 and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
     """Returns the output's gradient (B,H,T,Dv) as it is passed, in the dtype of the output."""
     assert problem.grad_output is not None
-    return problem.grad_output.astype(numpy_dtype(declaration.returned_dtype(problem.dtype)), copy=False)
+    dtype = numpy_dtype(declaration.returned_dtype(problem.dtype))
+    return problem.grad_output.astype(dtype, copy=False)
 
 
 def call_of_framework(problem: Problem, arrays: Mapping[str, Array],
@@ -530,8 +556,10 @@ def name_parameter(name: str) -> str:
 
 def _list_parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
     """Returns, by name, the parameters, w_query (M,H·D) and its like, that have gradients."""
-    given = keywords.get(PARAMS) if problem.of_parameters else None
-    return {name_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
+    given = keywords.get(PARAMS)
+    if not problem.of_parameters or not isinstance(given, Mapping):
+        return {}
+    return {name_parameter(name): array for name, array in given.items()}
 
 
 def _list_gradient_shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],

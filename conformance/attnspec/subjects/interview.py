@@ -73,10 +73,12 @@ class Case:
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
         rare = {name: value for name, value in self.keywords.items() if is_rare(name, value)}
-        neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, rare.get(name, NEUTRAL_PATTERNS[name]), 0, self.sizes, dtype)
-                      for name in NEUTRAL_PATTERNS
-                      if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
+        neutral: dict[str, Any] = {}
+        if self.keywords.keys() & AXES.keys():
+            neutral |= {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number)}
+            for name in NEUTRAL_PATTERNS.keys() & self.keywords.keys():
+                pattern = rare.get(name, NEUTRAL_PATTERNS[name])
+                neutral[name] = keyword_array(name, pattern, 0, self.sizes, dtype)
         problem = Problem(dtype, query, key, value,
                           **{name: neutral.get(name, value)
                              for name, value in self.keywords.items() if name not in CACHED})
@@ -87,8 +89,11 @@ def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:
     """Returns the sizes and keywords of a problem; any rotary width counts as half of D."""
     if isinstance(problem, RotaryProblem):
         given = {name: value for name, value in problem.given.items() if name != POSITIONS}
-        return Case(problem.sizes, {**given, **({"rotary_width": "half"} if "rotary_width" in given else {})})
-    return Case(problem.sizes, {name: True if name in AXES else value for name, value in problem.given.items()})
+        if "rotary_width" in given:
+            given["rotary_width"] = "half"
+        return Case(problem.sizes, given)
+    given = dict(problem.given)
+    return Case(problem.sizes, {**given, **dict.fromkeys(given.keys() & AXES.keys(), True)})
 
 
 def is_rare(keyword: str, value: object) -> bool:
@@ -107,7 +112,9 @@ def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the key
 
 def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
     """Adds a keyword to a case, with those that are needed beside it."""
-    more = {name: True if name == "causal" else value_for(name, limits) for name in (*limits.brings(keyword), keyword)}
+    more: dict[str, Any] = {}
+    for name in (*limits.brings(keyword), keyword):
+        more[name] = True if name == "causal" else value_for(name, limits)
     return replace(case, keywords={**case.keywords, **more})
 
 
@@ -218,7 +225,8 @@ def start_of(interview: Interview) -> Case | None:
     """Finds the first plain case that the function takes; None if none is found."""
     causal = {"causal": True} if interview.subject.declaration.limits.causal_only else {}
     usual = [Case(sizes, causal) for sizes in STARTS]
-    moved = (replace(case, sizes=fit_to_limits(case.sizes, interview.subject.declaration.limits)) for case in usual)
+    limits = interview.subject.declaration.limits
+    moved = (replace(case, sizes=fit_to_limits(case.sizes, limits)) for case in usual)
     if taken := next(filter(interview.takes_case, chain(usual, moved)), None):
         return taken
     try:
@@ -286,7 +294,8 @@ def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRef
     kept = frozenset(differences_between(start, end))
     if not kept or not interview.lasting_words(end) or not interview.takes_case(start):
         return ()
-    found = _RefusalSearch(interview, start, end, _needed_differences(interview, start, end, kept)).find_refusals()
+    needed = _needed_differences(interview, start, end, kept)
+    found = _RefusalSearch(interview, start, end, needed).find_refusals()
     return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
 
 
@@ -306,7 +315,8 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case,
                                    frozenset(differences_between(moved, refused)))
         narrower = tuple(_RefusalSearch(interview, moved, refused, axes).find_refusals())
         if narrower:
-            return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
+            return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words)
+                         for each in narrower)
     return (found,)
 
 
@@ -322,7 +332,8 @@ def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
 def _needed_differences(interview: Interview, start: Case, end: Case,
                         kept: frozenset[str]) -> frozenset[str]:
     """Returns the differences without any of which nothing is refused."""
-    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differences_between(start, end))):
+    pairs = map(frozenset, _TOGETHER.items())
+    for each in (*pairs, *(frozenset({one}) for one in differences_between(start, end))):
         fewer = case_between(start, end, kept - each)
         if fewer is not None and interview.refusal(fewer):
             kept -= each
@@ -354,8 +365,10 @@ class _RefusalSearch:
         assert least is not None  # it was refused, so it could be made
         words = self.interview.refusal(least)
         relation = self._relation(axes)
-        alternatives = [relation] if relation else [
-            each for axis in self._leading_axes(axes) for each in self._along_or_groups(axis)]
+        alternatives = [relation] if relation else []
+        if not relation:
+            for axis in self._leading_axes(axes):
+                alternatives += self._along_or_groups(axis)
         if words and all(alternatives):
             for conditions in product(*alternatives):
                 yield WordedRefusal(Refusal(tuple(conditions), keywords), words)
@@ -363,7 +376,8 @@ class _RefusalSearch:
     def _leading_axes(self, axes: frozenset[str]) -> Sequence[str]:
         """Lists the axes to look along, without those that move with another."""
         spared = {"S"} if {"T", "S"} <= axes and self._has_room() else set[str]()
-        return sorted(axis for axis in axes - spared if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
+        return sorted(axis for axis in axes - spared
+                      if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
 
     def _has_room(self) -> bool:
         """Says whether keys are many only because queries may not be more."""
@@ -380,10 +394,11 @@ class _RefusalSearch:
         for second, first in _TOGETHER.items():
             if axes and axes <= {first, second}:
                 size = self.start.size_along(first)
-                is_apart = self._refuses({first: 2 * size, second: size})
-                is_apart_the_other_way = self._refuses({first: size, second: 2 * size})
-                if (is_apart or is_apart_the_other_way) and not self._refuses({first: 2 * size, second: 2 * size}):
-                    sign = "≠" if is_apart and is_apart_the_other_way else "<" if is_apart else ">"
+                is_less = self._refuses({first: 2 * size, second: size})
+                is_more = self._refuses({first: size, second: 2 * size})
+                is_apart = is_less or is_more
+                if is_apart and not self._refuses({first: 2 * size, second: 2 * size}):
+                    sign = {(True, False): "<", (False, True): ">"}.get((is_less, is_more), "≠")
                     return (RefusalCondition(second, sign, first),)
         return ()
 
@@ -400,44 +415,49 @@ class _RefusalSearch:
 
     def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
         def move_to(size: int) -> Mapping[str, int]:
-            partners = {second: size for second, first in _TOGETHER.items()
-                        if first == axis and second in self.kept_keywords and self._are_tied(second)}
-            plain = self.start.size_along("H")
-            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
+            partners = {second: size for second, first in _TOGETHER.items() if first == axis
+                        and second in self.kept_keywords and self._are_tied(second)}
+            heads = {}
+            if axis == "G" and "H" not in self.kept_keywords:
+                plain = self.start.size_along("H")
+                heads["H"] = size if plain % size else plain
             return {axis: size, **partners, **heads}
 
         taken, refused = self._sort_answers(axis, move_to)
         if not taken or not refused:
             return ()
-        found = AxisRefusals(axis, sorted(taken), sorted(refused),
-                             lambda size: self._refuses(move_to(size)),
-                             lambda size: self._is_kept(self._move_refused_case(move_to(size)))).conditions()
+        found = AxisRefusals(
+            axis, sorted(taken), sorted(refused), lambda size: self._refuses(move_to(size)),
+            lambda size: self._is_kept(self._move_refused_case(move_to(size)))).conditions()
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
-        sizes = {axis: self.end.size_along(axis)}
-        return found if any(each.holds_at(sizes)
-                            for each in found) else (RefusalCondition(axis, "=", self.end.size_along(axis)),)
+        size = self.end.size_along(axis)
+        if any(each.holds_at({axis: size}) for each in found):
+            return found
+        return (RefusalCondition(axis, "=", size),)
 
     def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
         """Finds that there must be as many key heads as batch entries. An array with an axis too
         few meets the wrong one of these.
         """
-        only = found[0] if len(found) == 1 and found[0].sign == "≠" and found[0].step == 1 else None
+        is_only = len(found) == 1 and found[0].sign == "≠" and found[0].step == 1
         groups = self.end.size_along("G")
         batch = (self.end if "B" in self.kept_keywords else self.start).size_along("B")
-        if only is None or only.than != groups * batch:
+        if not is_only or found[0].than != groups * batch:
             return ()
         is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
             {"B": 2 * batch, "H": 2 * groups * batch})
         return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
 
-    def _sort_answers(self, axis: str, move_to: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+    def _sort_answers(self, axis: str,
+                      move_to: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
-        asked = sorted({*listed.get(axis, listed["D"]), self.start.size_along(axis), self.end.size_along(axis)})
+        ends = self.start.size_along(axis), self.end.size_along(axis)
+        asked = sorted({*listed.get(axis, listed["D"]), *ends})
         answers = {size: self._refuses(move_to(size)) for size in asked
-                   if size in (self.start.size_along(axis), self.end.size_along(axis))
-                   or self._is_cheap(self._move_refused_case(move_to(size)))}
-        return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
+                   if size in ends or self._is_cheap(self._move_refused_case(move_to(size)))}
+        taken = [size for size in answers if not answers[size]]
+        return taken, [size for size in answers if answers[size]]
 
     def _is_cheap(self, case: Case | None) -> bool:
         """Says whether a case is small enough and within known limits."""
@@ -446,7 +466,9 @@ class _RefusalSearch:
 
     def _is_kept(self, case: Case | None) -> bool:
         """Says whether there is no such case, or a known limit forbids it."""
-        return case is None or bool(self.interview.subject.refuses(case.make_problem(self.interview.dtype)))
+        if case is None:
+            return True
+        return bool(self.interview.subject.refuses(case.make_problem(self.interview.dtype)))
 
     def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
         least = case_between(self.start, self.end, self.kept_keywords)
@@ -510,7 +532,8 @@ class AxisRefusals:
 
     def _step(self) -> int:
         """Returns the largest step of all that is taken, unless half a step more is taken too."""
-        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken_sizes)), 1)
+        dividing = (step for step in STEPS if all(size % step == 0 for size in self.taken_sizes))
+        step = next(dividing, 1)
         while step > 1 and self._takes_size(min(self.taken_sizes) + step // 2):
             step //= 2
         return step
@@ -520,16 +543,19 @@ class AxisRefusals:
 
     def _ends(self, step: int) -> Iterator[RefusalCondition]:
         """Yields the sizes from which on it refuses, among the multiples of a step."""
-        below = [size for size in self.refused_sizes if size < min(self.taken_sizes) and size % step == 0]
-        above = [size for size in self.refused_sizes if size > max(self.taken_sizes) and size % step == 0]
+        least, most = min(self.taken_sizes), max(self.taken_sizes)
+        multiples = [size for size in self.refused_sizes if size % step == 0]
+        below = [size for size in multiples if size < least]
+        above = [size for size in multiples if size > most]
         if len(self.taken_sizes) == 1 and below and above and step == 1:
-            yield RefusalCondition(self.name, "≠", self.taken_sizes[0])
+            yield RefusalCondition(self.name, "≠", least)
             return
         if below:
-            edge = self._edge(min(self.taken_sizes), max(below), step)
-            yield RefusalCondition(self.name, "=", 1) if edge == 2 else RefusalCondition(self.name, "<", edge)
+            edge = self._edge(least, max(below), step)
+            sign, than = ("=", 1) if edge == 2 else ("<", edge)
+            yield RefusalCondition(self.name, sign, than)
         if above:
-            yield RefusalCondition(self.name, ">", self._edge(max(self.taken_sizes), min(above), step))
+            yield RefusalCondition(self.name, ">", self._edge(most, min(above), step))
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """Returns the last multiple of the step that is taken, towards one that is refused."""

@@ -109,14 +109,18 @@ class Library:
         if self.interpreter and (reason := self.interpreter.why_missing):
             return reason
         if absent := absent_module(self.requires, self.python):
-            own = self.distribution if absent == self.requires.split()[0] else ""
-            return not_installed(absent, self.install or (f"pip install {own}" if own else how_to_install(absent)))
+            if self.install:
+                return not_installed(absent, self.install)
+            is_own = bool(self.distribution) and absent == self.requires.split()[0]
+            command = f"pip install {self.distribution}" if is_own else how_to_install(absent)
+            return not_installed(absent, command)
         return self.why_unfit
 
     @property
     def unknown(self) -> frozenset[str]:
         """Returns the keywords that the installed version does not know yet."""
-        return frozenset(name for name, versions in self.since.items() if not is_known_to(self.version, versions))
+        return frozenset(name for name, versions in self.since.items()
+                         if not is_known_to(self.version, versions))
 
     @property
     def why_unfit(self) -> str:
@@ -228,23 +232,28 @@ def _read_library(fields: Fields, folder: Path) -> Library:
 
 def _narrow_library(library: Library, subject: Fields) -> Library:
     """Narrows the library to the range of a subject that needs other releases."""
+    # so most of three hundred: their releases were compared with the range when it was read
     if subject.mapping.keys().isdisjoint(("versions", "tested", "since")):
-        return library  # as of most of three hundred: its releases were held against its range when it was read
+        return library
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
-    return replace(library, versions=versions, tested=ends, since={**library.since, **read_since(subject)})
+    since = {**library.since, **read_since(subject)}
+    return replace(library, versions=versions, tested=ends, since=since)
 
 
 def _read_subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.refuse_other_keys(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
     adapters = None if library.program else folder
-    function = "" if cannot_run and "function" not in fields.mapping else _read_function_name(fields, adapters)
-    declaration = replace(read_declaration(fields), variants=_read_variants(fields, adapters),
-                          precision_on=read_precision_on(fields), made=read_made(fields),
-                          defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
-                          deviations=tuple(_read_deviation(inner, folder) for inner in
-                                           fields.read_each("deviations", "a deviation", optional=True)))
+    function = ""
+    if not cannot_run or "function" in fields.mapping:
+        function = _read_function_name(fields, adapters)
+    declaration = replace(
+        read_declaration(fields), variants=_read_variants(fields, adapters),
+        precision_on=read_precision_on(fields), made=read_made(fields),
+        defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
+        deviations=tuple(_read_deviation(inner, folder) for inner in fields.read_each(
+            "deviations", "a deviation", optional=True)))
     return Registered(
         id=f"{library.folder}/{fields.name('id')}",
         title=fields.text("title"),
@@ -279,7 +288,8 @@ def _read_function_name(fields: Fields, folder: Path | None) -> str:
 
 def _read_variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
-    return {name: _read_variant(name, inner, folder) for name, inner in variants.read_named("the variant")}
+    return {name: _read_variant(name, inner, folder)
+            for name, inner in variants.read_named("the variant")}
 
 
 def _read_variant(name: str, fields: Fields, folder: Path | None) -> Variant:
@@ -303,9 +313,11 @@ def read_script(fields: Fields, folder: Path) -> Path:
     """Reads the field `script`: a text file in the library's folder. Raises the fields' error."""
     script = folder / fields.text("script")
     if not is_file(script):
-        raise fields.complain("script", f"names no file: there is no {quote_value(shown_path(script))[1:-1]}.")
+        name = quote_value(shown_path(script))[1:-1]
+        raise fields.complain("script", f"names no file: there is no {name}.")
     if not script.resolve().is_relative_to(folder.resolve()):
-        raise fields.complain("script", f"should lie in the library's folder, {shown_path(folder)}.")
+        raise fields.complain("script",
+                              f"should lie in the library's folder, {shown_path(folder)}.")
     try:
         script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
@@ -321,13 +333,16 @@ def _read_deviation(fields: Fields, folder: Path) -> Deviation:
         fields.absent("issue")
     until = fields.text("until")
     if not _VERSION_PATTERN.fullmatch(until):
-        raise fields.complain("until", f"should be a version, as in '2.14', not {quote_value(until)}.")
+        raise fields.complain("until",
+                              f"should be a version, as in '2.14', not {quote_value(until)}.")
+    verdicts = sorted(verdict.value for verdict in FAILURES)
     return Deviation(
         clause=fields.text("clause"),
-        verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
+        verdict=fields.one_of("verdict", verdicts, kind="verdict of a failure"),
         reason=fields.text("reason"),
         issue=fields.url("issue", ""),
-        script=read_script(fields, folder).relative_to(folder).as_posix() if "script" in fields.mapping else "",
+        script=(read_script(fields, folder).relative_to(folder).as_posix()
+                if "script" in fields.mapping else ""),
         until=until,
         dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
         where=fields.place("clause"),
@@ -368,9 +383,11 @@ def read_interpreter(fields: Fields, folder: Path) -> Interpreter | None:
         return None
     written = fields.text("python")
     if not written.strip():
-        raise fields.complain("python", "should be the path of an interpreter, as in '../env/bin/python'.")
+        raise fields.complain("python", "should be the path of an interpreter, as in "
+                                        "'../env/bin/python'.")
     if "host" in fields.mapping:
-        raise fields.complain("python", "says where the subjects run, and so does `host`. Leave one of them out.")
+        raise fields.complain("python", "says where the subjects run, and so does `host`. Leave "
+                                        "one of them out.")
     path = Path(os.path.expanduser(written))
     return Interpreter(str(folder.absolute() / path), written, fields.place("python"))
 
@@ -437,8 +454,9 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
     for parent in (paths.folder("implementations"), *map(Path, folders)):
         for library in _manifest_folders(parent):
             if library.name in seen and not library.samefile(seen[library.name]):
-                raise ManifestError(f"there is already a folder of this name, {shown_path(seen[library.name])}; "
-                                    "rename this one.", where=FileLocation(shown_path(library)))
+                first = shown_path(seen[library.name])
+                raise ManifestError(f"there is already a folder of this name, {first}; rename "
+                                    "this one.", where=FileLocation(shown_path(library)))
             if library.name not in seen:
                 seen[library.name] = library
                 yield library

@@ -85,11 +85,13 @@ def with_refusals(subject: Subject) -> Subject:
     if begun is None:
         return subject
     if subject.declaration.kind is Kind.LAYER:
-        return with_widths(_with_groups(begun.within_limits_of(_without_optional(begun.subject, begun.start))))
+        subject = _without_optional(begun.subject, begun.start)
+        return with_widths(_with_groups(begun.within_limits_of(subject)))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
-    subject = _without_optional(with_layouts(begun.interview.within_limits_of(subject), begun.start), begun.start)
+    subject = with_layouts(begun.interview.within_limits_of(subject), begun.start)
+    subject = _without_optional(subject, begun.start)
     return _with_groups(begun.within_limits_of(_without_rare(_with_found(subject), begun)))
 
 
@@ -105,12 +107,14 @@ def _without_optional(subject: Subject, start: Case) -> Subject:
 def limits_without_refusals(subject: Subject) -> Limits:
     """Returns the limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    asked = {optional.refusal for optional in OPTIONAL_FEATURES if optional.name in subject.refused_words}
-    found = limits_saying({*subject.refused_words, *asked}) | {
-        limit for limit, width in OPTIONAL_WIDTHS.items() if width.name in subject.refused_words} | {
-        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused_words}
+    refused = subject.refused_words.keys()
+    asked = {optional.refusal for optional in OPTIONAL_FEATURES if optional.name in refused}
+    found = set(limits_saying({*refused, *asked}))
+    found |= {limit for limit, width in OPTIONAL_WIDTHS.items() if width.name in refused}
+    rare = [each.rare for each in EVERY_KEYWORD.values() if each.rare]
+    found |= {each.limit for each in rare if each.name in refused}
     return replace(limits,
-                   refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused_words),
+                   refuses=tuple(each for each in limits.refuses if str(each) not in refused),
                    **{name: getattr(Limits(), name) for name in found})
 
 
@@ -132,7 +136,8 @@ class BegunInterview:
 
     def find_refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """Finds what is refused of a case; none where any of it was promised."""
-        found = tuple(self._taken_beside(each) for each in find_causes(self.interview, self.start, end))
+        causes = find_causes(self.interview, self.start, end)
+        found = tuple(self._taken_beside(each) for each in causes)
         return () if any(_is_promised(self.subject, each) for each in found) else found
 
     def _taken_beside(self, found: WordedRefusal) -> WordedRefusal:
@@ -140,7 +145,8 @@ class BegunInterview:
         if found.refusal.conditions or len(found.refusal.keywords) != 1:
             return found
         (keyword,), limits = found.refusal.keywords, self.subject.declaration.limits
-        named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
+        taken = self.subject.declaration.keywords & OFF.keys()
+        named = {*re.findall(r"\w+", found.words), "causal"} & taken
         for other in sorted(named - {keyword} - self.start.keywords.keys(),
                             key=lambda name: (name != "causal", name)):
             both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
@@ -175,13 +181,15 @@ def _without_less(subject: Subject, refusal: Refusal) -> Subject:
     declared = subject.declaration
     less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused_words
             and refusal.covers(each)}
-    limits = replace(declared.limits, refuses=tuple(each for each in declared.limits.refuses if str(each) not in less))
+    refuses = tuple(each for each in declared.limits.refuses if str(each) not in less)
     refused = {name: words for name, words in subject.refused_words.items() if name not in less}
-    return replace(subject, declaration=replace(declared, limits=limits), refused_words=refused)
+    declared = replace(declared, limits=replace(declared.limits, refuses=refuses))
+    return replace(subject, declaration=declared, refused_words=refused)
 
 
 def _begin_at_any_dtype(subject: Subject) -> BegunInterview | None:
-    return next(filter(None, (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)), None)
+    begun = (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)
+    return next(filter(None, begun), None)
 
 
 def _always_causal(subject: Subject) -> BegunInterview | None:
@@ -191,11 +199,14 @@ def _always_causal(subject: Subject) -> BegunInterview | None:
         return None
     declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
     begun = _begin_at_any_dtype(replace(subject, declaration=declared))
-    words = begun.interview.within_limits_of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
-    if not begun or not says_always_causal(words):
+    if begun is None:
         return None
-    return begun.within_limits_of(replace(begun.subject,
-                                          refused_words={**subject.refused_words, WITHOUT_CAUSAL: words}))
+    asked = begun.interview.within_limits_of(subject)
+    words = asked.refusal_now(Case(begun.start.sizes))
+    if not says_always_causal(words):
+        return None
+    refused = {**subject.refused_words, WITHOUT_CAUSAL: words}
+    return begun.within_limits_of(replace(begun.subject, refused_words=refused))
 
 
 def _begin_causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
@@ -209,7 +220,8 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
-    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.size_along("G") > 1)
+    start = begun.start
+    has_no_half = optional.half == "Hkv" and (start.sizes.H == 1 or start.size_along("G") > 1)
     if is_said or optional.profile in declared.claims or has_no_half:
         return subject
     words = [begun.interview.lasting_words(case) for case in _list_unlike(begun.start, optional)]
@@ -223,13 +235,14 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
 def _list_unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """Yields ways to have two axes differ: a length refused by itself says nothing of them."""
     sizes = start.sizes.by_axis
-    if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
+    if optional.half == "Hkv":  # some take groups of four and of eight, and none of two
         for group in (4, 8):
             yield replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2))
-    if sizes[optional.half] > 1:
-        yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
-    if optional.partner:
-        yield replace(start, sizes=replace(start.sizes, **{optional.partner: sizes[optional.partner] * 2}))
+    half, partner = optional.half, optional.partner
+    if sizes[half] > 1:
+        yield replace(start, sizes=replace(start.sizes, **{half: sizes[half] // 2}))
+    if partner:
+        yield replace(start, sizes=replace(start.sizes, **{partner: sizes[partner] * 2}))
 
 
 def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
@@ -237,13 +250,16 @@ def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     declared = subject.declaration
     if subject.description and "dtypes" in subject.description.attributes:
         return subject
-    said = {dtype: Interview(subject, dtype).refusal_now(start, Topic.DTYPE) for dtype in declared.dtypes}
+    said = {dtype: Interview(subject, dtype).refusal_now(start, Topic.DTYPE)
+            for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
+    left_out, by_name = dict(declared.left_out), dict(subject.refused_words)
+    for dtype, words in refused.items():
+        left_out[dtype] = f"{subject.id} refuses {dtype.value}: {words}"
+        by_name[dtype.value] = words
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
-    left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}
-    return replace(subject,
-                   declaration=replace(declared, dtypes=taken, left_out={**declared.left_out, **left_out}),
-                   refused_words={**subject.refused_words, **{dtype.value: words for dtype, words in refused.items()}})
+    return replace(subject, declaration=replace(declared, dtypes=taken, left_out=left_out),
+                   refused_words=by_name)
 
 
 def _with_found(subject: Subject) -> Subject:
@@ -328,10 +344,12 @@ def _with_groups(begun: BegunInterview) -> Subject:
     subject, start, declared = begun.subject, begun.start, begun.subject.declaration
     if declared.limits.grouped is not None:
         return subject
-    if start.size_along("G") == 1 and not all(begun.interview.takes_case(case)
-                                              for case in _list_unlike(start, OPTIONAL_FEATURES[0])):
-        return subject
-    return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
+    if start.size_along("G") == 1:
+        grouped = _list_unlike(start, OPTIONAL_FEATURES[0])
+        if not all(map(begun.interview.takes_case, grouped)):
+            return subject
+    limits = replace(declared.limits, grouped=True)
+    return replace(subject, declaration=replace(declared, limits=limits))
 
 
 def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
@@ -378,8 +396,10 @@ def with_widths(subject: Subject) -> Subject:
 
 def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Subject:
     declared = subject.declaration
-    is_said = getattr(declared.limits, limit)
-    words = "" if is_said else Interview(subject, dtype).refusal_of(_pose_layer_problem(subject, dtype, width))
+    if getattr(declared.limits, limit):
+        return subject
+    problem = _pose_layer_problem(subject, dtype, width)
+    words = Interview(subject, dtype).refusal_of(problem)
     if not words:
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
@@ -389,7 +409,9 @@ def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Sub
 
 def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     limits = subject.declaration.limits
-    sizes = replace(_PLAIN_SIZES, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
+    sizes = replace(_PLAIN_SIZES, Dv=width.Dv)
+    if limits.single_head:
+        sizes = replace(sizes, H=1, Hkv=1)
     recipe = Recipe(sizes, ("normal",), "none",
                     frozenset({"causal"} if limits.causal_only else ()), 1,
                     M=sizes.H * sizes.D + width.more, inputs=limits.inputs)
@@ -408,8 +430,9 @@ class MemoryLayout:
     limit_layout: Callable[[Limits], Limits]
 
 
-MEMORY_LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
-                  MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+MEMORY_LAYOUTS = (
+    MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
+    MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
 
 
 def with_layouts(interview: Interview, start: Case) -> Subject:

@@ -57,8 +57,8 @@ class PackedProblem:
 
     def spread_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
         """Spreads gradients of packed inputs to (B,H,T,D); others, as sinks' (H,), stay."""
-        return {name: self.spread(array, name) if name in self.own_places else array
-                for name, array in gradients.items()}
+        packed = gradients.keys() & self.own_places.keys()
+        return {**gradients, **{name: self.spread(gradients[name], name) for name in packed}}
 
     @property
     def lays(self) -> Lays:
@@ -79,7 +79,8 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     own = {"query": _find_places(of_queries, problem.query),
            "key": _find_places(of_keys, problem.key),
            "value": _find_places(of_keys, problem.value)}
-    query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
+    query, key, value = (_pack_array(getattr(problem, name), places)
+                         for name, places in own.items())
     most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
     form = {"cu_query": _find_borders(own["query"]), "cu_key": _find_borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
@@ -89,7 +90,8 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
 
 def _count_own(problem: Problem, axis: str) -> Array | None:
     """Returns how many queries, or keys, each batch entry has, (B,); None for all."""
-    lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
+    name = next(name for name, counted in COUNTS.items() if counted == axis)
+    lengths: Array | None = getattr(problem, name)
     return lengths
 
 
@@ -225,14 +227,16 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
     cut = partial(_cut_pages, held=held, is_used=is_used, slots=slots, content=layout.content)
-    owner = _find_same_pages([cut(array)
-                              for array in _list_key_arrays(problem)]) if layout.shares else np.arange(is_used.sum())
+    owner = np.arange(is_used.sum())
+    if layout.shares:
+        owner = _find_same_pages([cut(array) for array in _list_key_arrays(problem)])
     own, pages = np.unique(owner, return_inverse=True)
     order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
-    return LaidPages(table, lengths, lambda array: _fill_pool(cut(array)[own], order, layout.content))
+    return LaidPages(table, lengths,
+                     lambda array: _fill_pool(cut(array)[own], order, layout.content))
 
 
 def _list_key_arrays(problem: Problem) -> Iterator[Array]:
@@ -263,7 +267,8 @@ def _make_filler(content: float, width: int, like: Array) -> Array:
 def _find_same_pages(contents: list[Array]) -> Array:
     """Returns, for each page (pages,), the first with the same keys and values, of any shape."""
     first: dict[bytes, int] = {}
-    texts = (b"".join(array[page].tobytes() for array in contents) for page in range(len(contents[0])))
+    pages = range(len(contents[0]))
+    texts = (b"".join(array[page].tobytes() for array in contents) for page in pages)
     return np.array([first.setdefault(text, page) for page, text in enumerate(texts)], np.int64)
 
 
@@ -314,18 +319,21 @@ class SteppedDecoding:
 
 def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     """Turns a problem into calls of a decoder; without a past, the judged call is the first."""
-    own = tuple(_storing_steps(problem, OWN_CACHE, _ENDS_BY_STEPPING.get(pattern, _store_at_once)(problem.past)))
+    cut_past = _ENDS_BY_STEPPING.get(pattern, _store_at_once)
+    own = tuple(_storing_steps(problem, OWN_CACHE, cut_past(problem.past)))
     takes = OWN_CACHE if own else NO_CACHE
     last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
+        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
+                                      _store_in_halves(problem.past)))
         return SteppedDecoding(_alternate_calls(own, beside), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
         other = _make_other_call(problem)
-        return SteppedDecoding((*own, Step(_silence_call(other, _without_past(other)), takes, TRIED_CACHE)), last)
+        tried = Step(_silence_call(other, _without_past(other)), takes, TRIED_CACHE)
+        return SteppedDecoding((*own, tried), last)
     return SteppedDecoding(own, last)
 
 
@@ -333,7 +341,8 @@ Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
 """The arrays of a call, query (B,H,T,D) or (B,T,M) and its like, and its keywords."""
 
 
-def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
+def steps_for_host(stepped: SteppedDecoding,
+                   call: Callable[[Problem], Arguments]) -> dict[str, Any]:
     """Returns the keyword of earlier calls (docs/protocol.md). call: lists a call's arguments."""
     earlier = {}
     for number, step in enumerate(stepped.earlier):
@@ -379,20 +388,28 @@ def _take_span(whole: Problem, first: int, end: int) -> Problem:
     """Takes as many queries as keys: the keys themselves, one for each query head. Queries that
     are codes have a format and scales of their own, so these are queries of the problem.
     """
-    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in CACHED_INPUTS)
+    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end])
+                  for name in CACHED_INPUTS)
     rows = np.arange(end - first) % whole.query.shape[2]
     scales = cut_meanings(whole, keys=slice(first, end), queries=rows)
-    query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
+    if scales:
+        query = whole.query[:, :, rows]
+    else:
+        query = np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
     return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
 
 def _silence_call(problem: Problem, part: Problem, end: int | None = None) -> Problem:
     """Makes a call whose answer is thrown away: no rows, no requests, no keys beyond its end."""
-    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
+    rows = {name for name, axes in AXES.items()
+            if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
     asked = {name for name in problem.given if KEYWORDS[name].acts is Acts.ANSWER}
-    counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
-               for name, value in problem.given.items() if name in COUNTS}
-    bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False), **counted}
+    bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False)}
+    for name in problem.given.keys() & COUNTS.keys():
+        bare[name] = None
+        if end is not None and COUNTS[name] == "S":
+            lengths = problem.given[name]
+            bare[name] = np.minimum(lengths, end).astype(lengths.dtype)
     return _without_past(part.but(**bare))
 
 
@@ -409,10 +426,12 @@ def _make_other_call(problem: Problem) -> Problem:
     has_meanings = not OF_ENTRIES.isdisjoint(problem.given)
     scales = {name: np.asarray(2 * value) for name, value in cut_meanings(problem).items()
               if KEYWORDS[name].is_factor}
-    return problem.but(**scales,
-                       **{
-name: np.ascontiguousarray(np.roll(value if has_meanings else -value, 1, axis=2))
-for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
+    moved: dict[str, Array] = {}
+    for name in (*CACHED_INPUTS, *HELD_IN_CACHE):
+        if (value := getattr(problem, name)) is not None:
+            other = value if has_meanings else -value
+            moved[name] = np.ascontiguousarray(np.roll(other, 1, axis=2))
+    return problem.but(**scales, **moved)
 
 
 def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:

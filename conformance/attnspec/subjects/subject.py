@@ -55,7 +55,8 @@ from attnspec.subjects.serving_forms import (
 )
 from attnspec.subjects.signature import FunctionDescription
 
-_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})
+"""The limits by which a subject says that it takes more, not less."""
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
@@ -63,8 +64,9 @@ _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset(
 
 ASKS_LSE = "return_lse"
 
-_MADE_FIELDS: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
-                                         InputForm.PAGED: "a paged function's keys and values are put into pages"}
+_MADE_FIELDS: Mapping[InputForm, str] = {
+    InputForm.PACKED: "a packed function's inputs are made by packing",
+    InputForm.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
 STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
@@ -72,7 +74,8 @@ STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their 
 
 WITHOUT_CAUSAL = "calls without the causal flag"
 
-__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
+__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised",
+           "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,8 +165,9 @@ class Subject:
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Says which keyword or limit keeps a problem from the subject; empty if none does."""
-        reasons = self._rotary_misfits(problem) if isinstance(problem, RotaryProblem) else self._list_misfits(problem)
-        return next(filter(None, reasons), "")
+        if isinstance(problem, RotaryProblem):
+            return next(filter(None, self._rotary_misfits(problem)), "")
+        return next(filter(None, self._list_misfits(problem)), "")
 
     def _rotary_misfits(self, problem: RotaryProblem) -> Iterator[str]:
         if self.declaration.kind is not Kind.ROTARY:
@@ -175,7 +179,8 @@ class Subject:
 
     def _list_misfits(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """Yields what stands against the problem; "" where something does not."""
-        declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
+        declaration, limits = self.declaration, self.declaration.limits
+        sizes, given = problem.sizes, problem.given
         if declaration.kind is Kind.ROTARY:
             yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
@@ -183,14 +188,17 @@ class Subject:
         if not limits.broadcasts and not _at_full_shape(given, sizes):
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
-            yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
+            yield (f"{self.id} takes inputs that are contiguous along their last axis only"
+                   f"{self._words_for(GAPS)}")
         if limits.contiguous and not is_contiguous(problem):
             yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
         if declaration.form in _MADE_FIELDS:
             yield _own_layout(problem, _MADE_FIELDS[declaration.form])
         if problem.key.shape[-2] != problem.value.shape[-2]:
-            yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
-                "one input serves as key and value" if limits.one_memory else ""
+            if declaration.form is InputForm.PAGED:
+                yield "a page holds a value for every key"
+            elif limits.one_memory:
+                yield "one input serves as key and value"
         yield from self._misfits_of_keywords(given)
         if isinstance(problem, Problem):
             yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
@@ -201,7 +209,7 @@ class Subject:
         if declaration.kind is Kind.LAYER:
             misfit = lowering_misfit(_count_new_keys(problem), limits)
             yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
-            limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
+            limits = replace(limits, ties_value_width=False)  # lowering makes it as wide as needed
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
         if problem.has_past:
@@ -216,7 +224,8 @@ class Subject:
         for name, value in given.items():
             if reason := limits.misfit(name, value, causal=is_causal):
                 yield f"{self.id} takes {reason}; here {value}"
-        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
+        segments = (given.get(name, ()) for name in SEGMENTED)
+        if limits.segments_are_shared and not np.array_equal(*segments):
             yield f"{self.id} takes one array of segments, for queries and keys"
         if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
@@ -230,9 +239,10 @@ class Subject:
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
 
     def _misfit_of_past(self, call: Sizes) -> str:
-        limits = self.declaration.limits
-        return "" if limits.takes_behind_past(call.T, call.S) else (
-            f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
+        if self.declaration.limits.takes_behind_past(call.T, call.S):
+            return ""
+        return (f"{self.id} takes only as many new keys as queries where there is a past; here "
+                f"{call}")
 
     def _words_for(self, reason: str) -> str:
         """Returns what the function said where it is known to refuse it."""
@@ -276,7 +286,8 @@ class Subject:
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
         first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
-        return self._perform(problem, _list_inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
+        return self._perform(problem, _list_inputs(problem), {**params, **first},
+                             (sizes.B, sizes.T, width))
 
     def _rotary_answer(self, problem: RotaryProblem) -> SubjectAnswer:
         """Returns what a rotary embedding makes of x (B,H,T,D) at its positions."""
@@ -303,7 +314,8 @@ class Subject:
         once = frozenset(name for name, first in lowered.first_of.items() if name != first)
         limits, backward = self.declaration.limits, self.backward
         if backward is None:
-            answer = self._make_call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
+            call = call_of_framework(problem, arrays, keywords, grad, limits, once=once)
+            answer = self._make_call(call)
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params,
                                     lowered.output_shape)
@@ -318,10 +330,12 @@ class Subject:
         if problem.grad_output is not None:
             return self._spread_gradients(problem, packed)
         arrays = _list_inputs(packed)
-        shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
+        shapes: dict[str, tuple[int, ...]] = {"output": packed.output_shape}
+        if problem.return_lse:
+            shapes["lse"] = packed.lse_shape
         keywords = {**self.declaration.off, **packed.given_arguments}
-        answer = self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)),
-                                 packed.lays)
+        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
+        answer = self._make_call(call, packed.lays)
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
@@ -368,7 +382,8 @@ class Subject:
         keywords, grad = self._list_keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
-            return self._make_call(call_of_framework(problem, _list_inputs(problem), keywords, grad, limits))
+            call = call_of_framework(problem, _list_inputs(problem), keywords, grad, limits)
+            return self._make_call(call)
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         call = call_of_backward(problem, _list_inputs(problem), keywords, grad, limits,
@@ -388,10 +403,13 @@ class Subject:
                  output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
         """Calls with these arrays, query (B,H,T,D) or (B,T,M); output: the shape that is due."""
         keywords = {**more, **self._list_keywords(problem)}
-        shapes = {"output": output,
-                  **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
-                  **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        return self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
+        shapes = {"output": output}
+        if problem.return_weights:
+            shapes["weights"] = self._weights_shape(problem)
+        if problem.return_lse:
+            shapes["lse"] = problem.query.shape[:3]
+        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
+        return self._make_call(call, lays)
 
     def hand_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
                   lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
@@ -418,7 +436,8 @@ class Subject:
         spelled = {} if call.is_backward else self.declaration.spelled
         if spelled.keys().isdisjoint(call.keywords):
             return call
-        return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
+        keywords = {spelled.get(name, name): value for name, value in call.keywords.items()}
+        return replace(call, keywords=keywords)
 
     def _list_keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """Returns the keywords in use; a mask becomes a bias if only that is taken."""
@@ -440,7 +459,8 @@ def _name_undifferentiated(declaration: Declaration) -> str:
     """Names what a reader calls subjects that no framework differentiates; else ""."""
     if takes_no_numbers(declaration):
         return str(next(part.CALLED for part in load_parts("limits")))
-    return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
+    called = {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}
+    return called.get(declaration.form, "")
 
 
 def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
@@ -450,13 +470,16 @@ def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
 
 def _varies(mask: Array | None, axes: str) -> bool:
     """Says whether a mask, (B,H,T,S) or of its last axes, differs along another axis."""
-    others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
-    return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
+    if mask is None:
+        return False
+    others = (at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
+    return any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
 
 
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
     """Says whether features are contiguous; kernels look even at a single feature's stride."""
-    return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
+    arrays = (problem.query, problem.key, problem.value)
+    return all(array.strides[-1] == array.itemsize for array in arrays)
 
 
 def is_contiguous(problem: Problem | LayerProblem) -> bool:
@@ -487,7 +510,8 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _list_inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
+def _list_inputs(problem: (Problem | LayerProblem | LoweredProblem
+                           | PackedProblem)) -> Mapping[str, Array]:
     """Returns query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
 
@@ -503,7 +527,8 @@ class VariantCallee:
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """Returns the form's answer; rows (T,). Raises FormNotMade where there is none."""
         try:
-            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_list_batched(call)))), rows)
+            form = FrameworkForm(self.form, tuple(_list_batched(call)))
+            return self.callee.perform(replace(call, form=form), rows)
         except FormNotMade as refused:
             raise FormNotMade(f"{self.name} refuses it ({refused})") from None
 
@@ -526,7 +551,8 @@ def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
     declared = subject.declaration
     if why_no_form(declared):
         return subject
-    made = {form: _make_form(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
+    made = {form: _make_form(subject, form, called_there(form, declared.lift))
+            for form in sorted(forms)}
     return replace(subject, made=made)
 
 

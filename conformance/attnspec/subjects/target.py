@@ -91,7 +91,9 @@ class FunctionSource:
         """Returns what a host is told that does not see this machine's files."""
         if self.text:
             return self.header
-        return {"file": Path(self.file).name} if self.file else {"module": self.module, "first": []}
+        if self.file:
+            return {"file": Path(self.file).name}
+        return {"module": self.module, "first": []}
 
     @property
     def importable(self) -> str:
@@ -126,7 +128,9 @@ def load_in_host(source: FunctionSource, target: str, client: Client,
     """Loads the function in its own process."""
     loaded = describe_loaded(source, target, client, versions)
     described = _read_description(loaded.description, source.name)
-    backward = None if loaded.backward is None else _read_description(loaded.backward, source.name + BACKWARD)
+    backward = None
+    if loaded.backward is not None:
+        backward = _read_description(loaded.backward, source.name + BACKWARD)
     return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift),
                          loaded.versions, backward)
 
@@ -136,13 +140,17 @@ def describe_loaded(source: FunctionSource, target: str, client: Client,
     """Loads a callable by the client and describes it. Raises TargetError."""
     client.begin_item()
     try:
-        where = source.header if client.surroundings.is_here else source.header_elsewhere
-        named = {"backward": source.backward} if source.backward else {}
-        return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
+        header = {"from": source.header, "name": source.name, "versions": list(versions)}
+        if not client.surroundings.is_here:
+            header["from"] = source.header_elsewhere
+        if source.backward:
+            header["backward"] = source.backward
+        return client.load(header)
     except NotLoadedThere as cause:
         raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
-        raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
+        ended = not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)
+        raise EndedError(ended) from None
 
 
 def _read_description(told: Mapping[str, Any], name: str) -> FunctionDescription:
@@ -150,7 +158,8 @@ def _read_description(told: Mapping[str, Any], name: str) -> FunctionDescription
     try:
         return read_description(told)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
+        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: "
+                          f"{wrong!r}.") from None
 
 
 def in_process(source: FunctionSource, target: str) -> FoundFunction:
@@ -160,7 +169,8 @@ def in_process(source: FunctionSource, target: str) -> FoundFunction:
     except loading.NotLoaded as cause:
         raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     beside = None if backward is None else describe_function(backward)
-    return FoundFunction(describe_function(function), lambda lift: InProcess(function, lift, backward), {}, beside)
+    return FoundFunction(describe_function(function),
+                         lambda lift: InProcess(function, lift, backward), {}, beside)
 
 
 def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: str = "") -> Subject:
@@ -169,11 +179,11 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     TargetError.
     """
     source = FunctionSource.from_target(target)
-    is_here = surroundings is None or source.module == HANDED
-    client = None if is_here or surroundings is None else _start_client(target, surroundings)
-    return _make_bare_subject(source, target,
-                              load_in_host(source, target, client) if client else in_process(source, target),
-                              lift)
+    if surroundings is None or source.module == HANDED:
+        found = in_process(source, target)
+    else:
+        found = load_in_host(source, target, _start_client(target, surroundings))
+    return _make_bare_subject(source, target, found, lift)
 
 
 def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
@@ -187,7 +197,8 @@ def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client
     stands. folder: where it is found before all others.
     """
     if not surroundings.is_here:
-        return Client(surroundings, files=python_files(Path(folder)) if folder else read_files(target, ()))
+        files = python_files(Path(folder)) if folder else read_files(target, ())
+        return Client(surroundings, files=files)
     first = [folder] if folder else _module_folders(target)
     return Client(surroundings, path=[*first, *(import_folders() if _is_same(surroundings) else ())])
 
@@ -207,12 +218,13 @@ def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction
                        lift: str) -> Subject:
     described = found.description
     if not described.is_callable or described.is_class:
-        raise not_callable(described, target,
-                           FunctionSource(described.module, described.qualname, source.file).importable)
+        named = FunctionSource(described.module, described.qualname, source.file)
+        raise not_callable(described, target, named.importable)
     declaration = declaration_of(described, source.name, target=source.importable)
     check_precision(declaration, described.where, TargetError)
     check_width(declaration, described.where, TargetError)
-    own = "torch" if described.is_module_of_torch else ""  # it takes tensors, whether it says so or not
+    # a module of PyTorch takes tensors, whether it says so or not
+    own = "torch" if described.is_module_of_torch else ""
     declaration = replace(declaration, lift=lift or declaration.lift or own,
                           keywords=list_offered_keywords(declaration))
     check_lift(declaration.lift)
@@ -232,7 +244,8 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *,
     backward = backward_of(found.backward, name, declared.kind, is_named=is_named)
     if backward is None or declared.kind is Kind.ROTARY or declared.form is not InputForm.DENSE:
         return subject
-    return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
+    declared = replace(declared, keywords=declared.keywords | {GRAD})
+    return replace(subject, backward=backward, declaration=declared)
 
 
 def begin_target(target: str, surroundings: Surroundings, known: Registered | None = None,
@@ -278,7 +291,9 @@ def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
 def _list_flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType, Any]]:
     for dtype in declaration.dtypes:
         said = declaration.precision.get(dtype, {})
-        if "flushes_subnormals" not in said and (operation := callee.find_flushing_operation(dtype)):
+        if "flushes_subnormals" in said:
+            continue
+        if operation := callee.find_flushing_operation(dtype):
             reason = f"here {declaration.lift} treats subnormal numbers as 0 in {operation}"
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
 
@@ -298,7 +313,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     surroundings = _find_surroundings(registered, surroundings)
     client = _start_client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
-        loading.extend_adapters([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
+        adapters = (paths.folder("implementations"), *folders)
+        loading.extend_adapters([str(folder.absolute()) for folder in adapters])
 
     def assemble(function: str) -> Subject:
         return _assemble_subject(registered, function, lift, client)
@@ -325,16 +341,21 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str,
     own = registered.backward if function_name == registered.function else ""
     source = replace(FunctionSource.from_manifest(library, function_name), backward=own)
     try:
-        versions = (library.distribution,)
-        found = load_in_host(source, function_name, client, versions) if client else in_process(source, function_name)
+        if client:
+            found = load_in_host(source, function_name, client, (library.distribution,))
+        else:
+            found = in_process(source, function_name)
     except ImportingError as cause:
-        raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
+        if library.version:
+            raise not_with_this_release(registered.id, library, str(cause)) from None
+        raise
     except MissingNameError as cause:
         raise TargetError(str(cause), where=registered.where) from None
     described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, UNKNOWN_PLACE)
-    signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
+    signature = signature_of(described, source.name,
+                             is_always_causal=registered.declaration.limits.causal_only)
     left = _left_at_defaults(registered, function_name)
     unknown = _with_version(library, found).unknown
     claims = _without_promises(registered.declaration.claims, unknown)
@@ -350,10 +371,9 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str,
         raise TargetError(f"{registered.id} cannot be judged: {wrong}", where=registered.where)
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
-    declaration = _drop_untakeable(replace(declaration,
-                                           keywords=list_offered_keywords(declaration),
-                                           precision=declaration.precision_there(_device_of(callee))),
-                                   callee)
+    declaration = replace(declaration, keywords=list_offered_keywords(declaration),
+                          precision=declaration.precision_there(_device_of(callee)))
+    declaration = _drop_untakeable(declaration, callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
                       _with_version(library, found), document=registered.document,
                       note=registered.note, entry=registered.where, description=described)
@@ -368,14 +388,17 @@ def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple
 
 def _with_version(library: Library, found: FoundFunction) -> Library:
     """Returns the library with the version that its program tells. Raises TargetError."""
-    told = replace(library, told_version=found.versions.get(library.distribution, "")) if library.program else library
+    told = library
+    if library.program:
+        told = replace(library, told_version=found.versions.get(library.distribution, ""))
     if told.why_unfit:
         raise TargetError(f"{library.folder} cannot be judged here: {told.why_unfit}")
     return told
 
 
 def _drop_untakeable(declaration: Declaration, callee: Callee) -> Declaration:
-    left_out = {dtype: reason for dtype in declaration.dtypes if (reason := callee.why_not_taken(dtype))}
+    reasons = {dtype: callee.why_not_taken(dtype) for dtype in declaration.dtypes}
+    left_out = {dtype: reason for dtype, reason in reasons.items() if reason}
     return replace(declaration,
                    dtypes=tuple(dtype for dtype in declaration.dtypes if dtype not in left_out),
                    left_out={**declaration.left_out, **left_out})
@@ -422,7 +445,8 @@ def _find_distribution(source: FunctionSource) -> str:
 MOST_BYTES = 2**23
 """The most bytes of Python that are sent: a folder with more is not one of one's own code."""
 
-_LEFT_OUT_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "findings", "build", "dist", "reports"})
+_LEFT_OUT_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "findings", "build",
+                               "dist", "reports"})
 
 
 def read_files(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
@@ -435,7 +459,8 @@ def read_files(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
     """
     module = target.rpartition(":")[0]
     if not module:
-        return {f"{name}/{file}": text for name, folder in zip(adapter_folders(adapters), adapters, strict=True)
+        named = zip(adapter_folders(adapters), adapters, strict=True)
+        return {f"{name}/{file}": text for name, folder in named
                 for file, text in _list_files(folder)}
     if module.endswith(".py") or "/" in module:
         return python_files(Path(module).absolute().parent)
@@ -463,12 +488,14 @@ def _list_files(folder: Path) -> Iterator[tuple[str, str]]:
             raise TargetError(f"{shown_path(folder)} holds more than {MOST_BYTES // 2**20} MiB of "
                               "Python, too much to send. Put the function into a folder of its "
                               "own, or install its package there.")
-        yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
+        yield path.relative_to(folder).as_posix(), text
 
 
 def _read_python(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
-        if path.name.startswith(".") or path.name in _LEFT_OUT_FOLDERS or (path / "pyvenv.cfg").exists():
+        is_hidden = path.name.startswith(".") or path.name in _LEFT_OUT_FOLDERS
+        if is_hidden or (path / "pyvenv.cfg").exists():
             continue
         if path.is_dir():
             yield from _read_python(path)

@@ -50,7 +50,8 @@ class ShapeTimes:
 
     def count(self, whose: int, call: Call, seconds: float) -> None:
         """Counts a call; whose: tells the function from its variants."""
-        shapes = tuple((name, array.shape, array.strides) for name, array in call.named_arrays.items())
+        shapes = tuple((name, array.shape, array.strides)
+                       for name, array in call.named_arrays.items())
         flags = tuple(sorted(name for name, value in call.keywords.items() if value is True))
         shape = (whose, call.dtype, shapes, flags, call.wrt, call.form)
         if shape in self._first:
@@ -62,7 +63,8 @@ class ShapeTimes:
     def compiling(self) -> float:
         """Returns the seconds of all slow first calls, if repeated shapes were slow only once."""
         slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW_FACTOR}
-        again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._repeat_times.items() if shape in slow]
+        again = [slow[shape] >= NEW_TO_OLD * seconds
+                 for shape, seconds in self._repeat_times.items() if shape in slow]
         is_compiler = sum(again) >= TELLING_SHAPES and 2 * sum(again) > len(again)
         return sum(slow.values()) if is_compiler else 0.0
 
@@ -84,7 +86,7 @@ def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:
     if new is None or new < SLOW_FACTOR:
         return False
     once = _measure_seconds(subject, dtype, length, 1)
-    if once is None or NEW_TO_OLD * once > TIMES_AGAIN * new:  # as slow again: not to be asked twenty times
+    if once is None or NEW_TO_OLD * once > TIMES_AGAIN * new:  # too slow to be asked twenty times
         return False
     often = _measure_seconds(subject, dtype, length, TIMES_AGAIN)
     return often is not None and NEW_TO_OLD * often / TIMES_AGAIN <= new
@@ -93,7 +95,8 @@ def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:
 def _measure_seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float | None:
     """Measures seconds of processors for so many calls; None where it does not answer."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
-    problem = Case(replace(PLAIN, T=length, S=length), causal).pose_problem(dtype, subject.declaration.kind)
+    case = Case(replace(PLAIN, T=length, S=length), causal)
+    problem = case.pose_problem(dtype, subject.declaration.kind)
     if subject.refuses(problem):
         return None
     before = subject.callee.cpu_seconds()
@@ -119,7 +122,8 @@ NEAR_DISTANCE = 2.0**-5
 several times the rounding of the coarsest half dtype.
 """
 
-GIVEN_UP_SENTENCE = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
+GIVEN_UP_SENTENCE = (f"this was not put: {MOST_HANGS} calls in a row had not returned before the "
+                     "deadline")
 
 
 class Asking(enum.Enum):
@@ -208,7 +212,8 @@ class Incidents:
     def check_hangs(self) -> None:
         """Raises SubjectDied where the subject is given up."""
         if self.is_given_up:
-            raise SubjectDied(ProcessDeath(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
+            words = f"{self.hang_words}, {MOST_HANGS} times in a row"
+            raise SubjectDied(ProcessDeath(Verdict.TIMED_OUT, words))
 
     def note_hang(self, died: SubjectDied) -> None:
         """Counts a call that did not return; any other death resets the count."""
@@ -298,7 +303,8 @@ class WatchedCallee:
         try:
             return self.callee.perform(call, rows)
         except SubjectDied as died:
-            if self.incidents.current_asking is not Asking.CAUSES or died.verdict is Verdict.CRASHED:
+            is_for_cause = self.incidents.current_asking is Asking.CAUSES
+            if not is_for_cause or died.verdict is Verdict.CRASHED:
                 self.incidents.note(died.verdict, str(died), number=number)
             raise
 
@@ -422,5 +428,5 @@ def _is_plain(call: Call) -> bool:
     """Says whether all given arrays, of any shape, are finite, and each key has a value."""
     key, value = call.arrays.get("key"), call.arrays.get("value")
     if key is not None and value is not None and key.shape[:-1] != value.shape[:-1]:
-        return False  # a clause asks that it is refused; what the answer holds is nothing to the others
+        return False  # a clause asks that it is refused; what it answers means nothing to others
     return all(np.isfinite(array.astype(np.float64)).all() for array in call.arrays.values())
