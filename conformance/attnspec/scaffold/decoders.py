@@ -89,9 +89,7 @@ def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
 
 def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt,
                      trier: Trier) -> CallForm:
-    """Returns the nearest wrong decoder, if what it handed back changes what it answers behind it.
-    Else, and where no name says that it is a decoder, the form stays as it is.
-    """
+    """Returns the nearest wrong decoder that heeds its cache and is named so; else the form."""
     names = [each.name for each in find_parameters(STATE, called) if not each.tried_as
              or _CACHE_NAME.search(normalise_name(each.name))]
     places = [each.name for each in _list_place_parameters(called)]
@@ -101,7 +99,8 @@ def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest
         return form
     if nearest.progress is not Progress.OTHER_NUMBERS:
         return _leave_out_cache(form, names[0], nearest, trier)
-    explained = _explain_decoder(nearest.form, trier)
+    step = pose_step(nearest.form)
+    explained = trier.explain(nearest.form, step, _find_scale(nearest.form, step, trier))
     is_wanted = bool(explained) and nearest.form.arguments.get(nearest.form.parameter_for(STATE), "").startswith("{")
     if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
@@ -112,20 +111,13 @@ def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest
 
 
 def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
-    """Leaves out a parameter that could not be used as a cache, so that no check passes. The form
-    stays as it is where nothing but arrays comes back beside the output.
-    """
+    """Leaves out a parameter that could not be used as a cache, unless only arrays come back."""
     returned = trier.call_raw(replace(form, reading=None), plain_problem(form))
     alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
     if form.reading is None or not form.reading.path or len(alone) > 1:
         return form
     why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.objection}."
     return form.leave_out(name, why, [STATE])
-
-
-def _explain_decoder(form: CallForm, trier: Trier) -> str:
-    posed = pose_step(form)
-    return trier.explain(form, posed, _find_scale(form, posed, trier))
 
 
 def _find_scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
@@ -213,9 +205,7 @@ def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirPar
 
 def _list_empty_caches(form: CallForm, parameter: TheirParameter,
                        trier: Trier) -> Iterator[KeptCache]:
-    """Lists what a parameter may be handed in the first call: a dict, or an object of a cache
-    class. The class stands beside the callee and is called a cache; the annotated one comes first.
-    """
+    """Lists empty caches for the first call: a dict, or of a cache class beside the callee."""
     beside = dict(trier.process.examine(form.target).neighbours)
     named = sorted((name for name in beside if "cache" in name.lower()),
                    key=lambda name: name != parameter.annotation)

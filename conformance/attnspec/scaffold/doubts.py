@@ -88,9 +88,7 @@ def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[
 
 
 def _find_triangle(form: CallForm, source: str) -> str:
-    """Describes the triangle that its code makes for all calls; empty if there is none. A class
-    registers it, or no default and no keyword that hides keys by place explains it.
-    """
+    """Describes the triangle that its code makes for all calls; empty if there is none."""
     made, registered = _TRIANGLE_CALL.search(source), _BUFFER_CALL.search(source)
     if made and registered:
         return f"it registers a triangle, {registered[1]!r}"

@@ -45,9 +45,7 @@ def list_function_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[Call
 
 
 def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """Lists the forms whose query has no axis of queries. They are for what answers nothing else,
-    since what maps over axes also takes one less.
-    """
+    """Lists the forms without an axis of queries, for what answers nothing else."""
     names = find_array_names(parameters)
     rest = tuple(each for each in parameters if each.name not in names)
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
@@ -189,9 +187,7 @@ def list_paged_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFor
 
 
 def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tuple[str, str]]:
-    """Lists which parameters may be the table and the numbers of keys. Their names say it; else
-    the numbers may be a required parameter of which nothing else is known.
-    """
+    """Lists possible tables and numbers of keys, by names or as unknown parameters."""
     told = [each.name for each in (*find_parameters(TABLE, parameters), *parameters)
             if each in find_parameters(TABLE, parameters) or _TABLE_NAME.search(normalise_name(each.name))]
     for table in list(dict.fromkeys(told))[:1]:

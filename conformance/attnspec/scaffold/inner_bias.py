@@ -84,10 +84,7 @@ def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
 
 
 def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
-    """Reads the logits (H,T,T), less each query's own, of a problem whose tokens differ by place
-    alone. Returns None where the weights do not say them, or differ between the entries of the
-    batch.
-    """
+    """Reads logits (H,T,T), less each query's own, if tokens differ by place alone; or None."""
     posed = _give_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACE_COUNT else None
     answer = trier.answer(form, posed) if posed is not None else None
     if posed is None or answer is None or not np.isfinite(answer.output).all():

@@ -87,9 +87,7 @@ def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm
 
 
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
-    """Returns the layer's parameters before they are filled, and its form. The form says whether a
-    first call has to make them.
-    """
+    """Returns the unfilled layer's parameters, and its form, which says if a call makes them."""
     born = trier.call_born(form)
     if born is None or all(part.type_name != "UninitializedParameter" for part in born.parts):
         return form, born
@@ -173,9 +171,8 @@ _SQUARE_TOKENS = 9
 
 def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
                  options: Choices) -> Iterator[Mapping[str, str]]:
-    """Lists what a constructor may be given whose sizes have unknown names. Each of its numbers
-    may be each size, unless its default will do. A wrong guess is no attention, or none at another
-    width.
+    """Lists what a constructor may be given whose sizes have unknown names: each number may be
+    each size. A wrong guess is no attention, or none at another width.
     """
     known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
     is_known = {"width", "heads"} <= known or "config" in known

@@ -99,9 +99,7 @@ def _leave_out_keyword(form: CallForm, keyword: str, parameter: str, attempt: At
 
 def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: Attempt,
                      trier: Trier) -> CallForm | None:
-    """Adds a keyword at its nearest reading. Returns None where nothing answered, and for a flag:
-    no reading of a flag is nearer than another.
-    """
+    """Adds a keyword at its nearest reading; None if nothing answered, and for a flag."""
     if keyword == "mask":
         name = _list_unused_parameters(form, keyword, parameters)[0]
         if on_queries := read_as_key_mask(form, name, trier):
@@ -204,8 +202,7 @@ def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
 def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
                         trier: Trier) -> CallForm:
     """Adds a flag that has the keyword's name and changes the output in another way; a check tells
-    why. Left out, a wrong flag would never be judged. Masks and numbers are not added so: what
-    they mean cannot be known.
+    why. Left out, a wrong flag would never be judged.
     """
     nearest = trier.nearest
     if word.annotation != "bool" or not word.hides or nearest is None:

@@ -285,9 +285,7 @@ def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
 
 
 def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
-    """Says whether a function raises at some numbers of heads with fewer key/value heads. What it
-    answers at other numbers is what a reshape happens to give.
-    """
+    """Says whether a function raises at some numbers of grouped heads; others work by chance."""
     if form.kind is Kind.LAYER or form.sizes.get("H"):
         return False
     return any(trier.answer(form, plain_problem(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))

@@ -176,9 +176,7 @@ def _pose_rows(form: CallForm) -> tuple[Array, AnyProblem]:
 
 
 def _hides_rows(form: CallForm, output: Array, rows: Array, meant: AnyProblem | None = None) -> bool:
-    """Says whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) and in no other.
-    meant: the problem to which those are held, where it is not the plain one.
-    """
+    """Says whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) alone."""
     problem = meant or plain_problem(form)
     apart = np.abs(output - expect_usual(form, problem).output)
     worst = np.where(np.isnan(apart), np.inf, apart).max(axis=-1)

@@ -64,9 +64,7 @@ def _normalise_over(axis: int) -> Callable[[Truth, Operands], Array]:
 
 
 def _divide_over_queries(found: Truth, operands: Operands) -> Array:
-    """Returns the output (B,H,T,Dv) of exponentials that are divided by their sums over queries.
-    The exponents are the logits less each query's largest.
-    """
+    """Returns the output (B,H,T,Dv) of weights that are divided by their sums over queries."""
     weights = found.weights
     total = weights.sum(axis=2, keepdims=True)
     return np.asarray(weights / np.where(total == 0, 1, total) @ operands.value)
@@ -153,9 +151,7 @@ def _split_heads(mix: Callable[[Array], Array], *names: str) -> Callable[[Proble
 
 
 def _use_mask(visible: Callable[[int, int], Array]) -> Callable[[Problem], Problem]:
-    """Makes a change that puts a mask in the place of the causal flag. visible: makes the mask
-    (T,S) from the numbers of queries and keys.
-    """
+    """Makes a change that replaces the causal flag by a mask (T,S), made from both numbers."""
     def see(problem: Problem) -> Problem:
         T, S = problem.sizes.T, problem.sizes.S
         mask = np.broadcast_to(visible(T, S), (problem.sizes.B, problem.sizes.H, T, S))
@@ -222,9 +218,7 @@ def _swap_memory(problem: Problem) -> Problem:
 
 
 def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Problem:
-    """Gives a problem these keys (B,H,S,D) and values (B,H,S,Dv), and no past. first: the place of
-    its first query, from which the causal flag counts.
-    """
+    """Gives a problem these keys (B,H,S,D) and values; first: the place of its first query."""
     posed = problem.but(past_key=None, past_value=None, key=key, value=value)
     T, S = problem.sizes.T, key.shape[2]
     if not problem.causal:
@@ -249,9 +243,7 @@ def _put_past_behind(problem: Problem) -> Problem:
 
 
 def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem], Problem]:
-    """Makes a change that writes these new arrays over the past, from its start. first: the place
-    of the first query, where it does not follow the past.
-    """
+    """Makes a change that writes new arrays over the past; first: the first query's place."""
     def write(problem: Problem) -> Problem:
         whole = join_past(problem)
         found = {"key": whole.key, "value": whole.value}

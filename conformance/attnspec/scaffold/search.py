@@ -151,9 +151,7 @@ def _find_right(callee: ExaminedCallable, trier: Trier,
 
 
 def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """Finds the form of a function some of whose parameters an aspect of attention can explain by
-    trying. Returns None where no form is right.
-    """
+    """Finds the form of a function with parameters that an aspect learns by trying, or None."""
     for part in load_parts("search"):
         ways, until = part.parameters_of(callee), trier.tried_count + part.MOST_TRIES
         for known in ways:
@@ -230,9 +228,7 @@ def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
 
 
 def _find_without_rotation(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """Finds the form with the rotation of its queries and keys switched off. Returns None where
-    rotation is not what makes it wrong.
-    """
+    """Finds the form with its rotation switched off; None if that is not what is wrong."""
     nearest = trier.nearest
     if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS or not callee.is_class:
         return None
@@ -268,9 +264,8 @@ def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """Finds the nearest form without a bias by position that the callee adds of its own. Returns
-    None where it adds none. Raises TargetError, which says what it adds, where that bias cannot be
-    switched off.
+    """Finds the nearest form without a bias by position of its own, or None. Raises TargetError,
+    which says what it adds, where that bias cannot be switched off.
     """
     nearest = trier.nearest
     bias = None
@@ -333,9 +328,7 @@ def all_parameters(callee: ExaminedCallable) -> Parameters:
 
 
 def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
-    """Returns the form if it answers rightly, in whatever way the output is read. It may have
-    another default scale, and be always causal.
-    """
+    """Returns the form that is right, with any output, default scale and causality; or None."""
     problem = plain_problem(form)
     returned = trier.call_raw(form, problem)
     if returned is None:

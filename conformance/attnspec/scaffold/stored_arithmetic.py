@@ -94,9 +94,7 @@ def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
 
 
 def _ask_first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
-    """Asks for the weight (B,H) of the first key in the last row, where other keys weigh next to
-    nothing. Returns None where the subject does not say it.
-    """
+    """Asks for the weight (B,H) of the first key in the last row, beside tiny ones; or None."""
     T, S = asker.fit_lengths(keys, keys)
     if T < 1 or keys > S:
         return None

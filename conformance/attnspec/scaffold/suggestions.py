@@ -66,9 +66,7 @@ def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Itera
 
 
 def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tuple[str, str]]:
-    """Lists the constructor's flags that an exception names, each with the opposite of its
-    default. Those that are on come first.
-    """
+    """Lists the flags that an exception names, with their opposites, first those that are on."""
     flags = [each for each in callee.constructor_parameters if isinstance(each.default, bool)
              and each.name not in nearest.form.construction
              and re.search(rf"\b{re.escape(each.name)}\b", nearest.objection)]

@@ -159,9 +159,7 @@ class Trier:
         return self._born_trees[text]
 
     def _note_death(self, form: CallForm, died: SubjectDied) -> None:
-        """Keeps a death as an attempt that failed. Raises TargetError where the process has died
-        too often, or takes too long.
-        """
+        """Keeps a death as an attempt. Raises TargetError after too many, or for a timeout."""
         self.death_count += 1
         if died.verdict is Verdict.TIMED_OUT:
             raise TargetError(f"{died}. It was given this form: {describe_call(form)}.")
@@ -264,9 +262,7 @@ class Trier:
                         self._keep_mistake(replace(known, reading=output.reading, mistake=name))
 
     def _find_mistakes(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
-        """Returns what `expected_mistakes` lists, computed once for each problem. A problem has
-        three inputs and perhaps the causal flag: hundreds of forms are put to the same few.
-        """
+        """Returns `expected_mistakes`, computed once for each of the few problems of a search."""
         arrays = problem.params if isinstance(problem, LayerProblem) else {}
         inputs = (problem.query, problem.key, problem.value, *arrays.values())
         told = (problem.dtype, problem.sizes, problem.causal, *arrays,
@@ -342,9 +338,7 @@ def _list_float_arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...]
 
 
 def _lay_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
-    """Lays out query (B,H,T,D), key and value as the adapter takes them. Also returns what is
-    always passed beside them, and how what belongs to their entries lies.
-    """
+    """Lays out query (B,H,T,D), key and value for the adapter, with what is passed beside them."""
     arrays = {name: getattr(problem, name) for name in ARRAY_NAMES}
     if TABLE in declared.given and isinstance(problem, Problem):
         multiple = declared.limits.page_multiple

@@ -162,9 +162,7 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
-    """Leaves out the cache, and demands it, if with the rotation on steps differ from the whole. A
-    cache that is wrong without rotation, too, is left for a check to judge.
-    """
+    """Leaves out and demands a right cache, if turned steps differ from the whole."""
     name = form.parameter_for(STATE)
     if not name or not is_right_behind_past(form, trier):
         return form

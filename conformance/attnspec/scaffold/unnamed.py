@@ -88,9 +88,7 @@ _TUNING_NAME = re.compile(r"block|chunk|tile|split|bucket|unroll")
 
 
 def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
-    """Adds a variant with another whole number for a parameter whose name says that it changes
-    nothing. A warning says so where it does change the answer.
-    """
+    """Adds a variant with another number that should change nothing; a warning if it does."""
     is_number = isinstance(parameter.default, int) and not isinstance(parameter.default, bool) and parameter.default > 1
     is_told = bool(_TUNING_NAME.search(parameter.name)) and not form.positional_order
     if not is_number or not is_told or form.next_cache or parameter.name in form.variants:

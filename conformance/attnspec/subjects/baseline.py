@@ -150,15 +150,12 @@ def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tup
         return Novelty.UNTRIED, "the clause is newer than the list"
     if failure.level is Level.SHOULD and now.is_strict and not before.is_strict:
         return Novelty.UNTRIED, "recommendations were not held against it when the list was made"
-    if _rank_entry(now.effort) > _rank_entry(before.effort):
+    efforts = list(Effort)
+    if efforts.index(now.effort) > efforts.index(before.effort):
         return Novelty.DEEPER, f"the list was made at effort {before.effort.value}"
     besides = now.differences(before)
     since = f" ({besides})" if besides else ""
     return Novelty.REGRESSION, f"it did not fail when the list was made{since}"
-
-
-def _rank_entry(effort: Effort) -> int:
-    return list(Effort).index(effort)
 
 
 _CONVENTION_FIELDS = ("subject", "convention", "answer", "dtypes")

@@ -80,13 +80,13 @@ class Hosted:
     @property
     def place(self) -> Mapping[str, str]:
         """Returns interpreter, NumPy and device, what the framework says, and what started it."""
-        about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
-        there = self.client.surroundings
-        started = "interpreter" if there.is_here else "host"
-        return {**about, "device": str(self.framework.get("device", "cpu")),
-                **self.framework.get("about", {}),
-                **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
-                   else {})}
+        there, host = self.client.surroundings, self.client.about
+        place = {name: str(host[name]) for name in ("python", "numpy") if name in host}
+        place["device"] = str(self.framework.get("device", "cpu"))
+        place |= self.framework.get("about", {})
+        if there.command and there.speaks is HostLanguage.PYTHON:
+            place["interpreter" if there.is_here else "host"] = portable_text(there.command[0])
+        return place
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """Returns the answer of the process; rows (T,) bool."""
@@ -96,7 +96,8 @@ class Hosted:
         except _NoAnswer as broken:
             raise SubjectDied(self._make_end(call, broken)) from None
         # no more than these is held by the answer: the arrays of the call can go
-        number, life, most, client = int(str(told["call"])), self.client.life, call.most_bytes, self.client
+        number, most = int(str(told["call"])), call.most_bytes
+        client, life = self.client, self.client.life
 
         def now() -> Array | None:
             """Returns what that memory holds now, (B,H,T,Dv) or (B,T,M)."""
@@ -115,18 +116,26 @@ class Hosted:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
             raise SubjectDied(self._make_end(call, wrong)) from None
 
-    def _exchange(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
+    def _exchange(self, call: Call, rows: Array | None) -> tuple[
+            Sequence[Array], Mapping[str, Any], list[Entries]]:
         """Returns given arrays, of any shape, and what returns; rows (T,). Raises SubjectDied."""
-        given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
-        arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
+        given = list(call.named_arrays.values())
+        if rows is not None:
+            given.append(rows)
+        # the same array twice is sent once
+        arrays = list({id(array): array for array in given}.values())
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift,
                   "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
                   "keywords": _keywords_as_json(call.keywords, places), "dtype": call.dtype.value,
-                  "shapes": call.shapes, **({} if rows is None else {"rows": places[id(rows)]}),
-                  **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {}),
-                  **({"form": call.form._asdict()} if call.form else {})}
+                  "shapes": call.shapes}
+        if rows is not None:
+            header["rows"] = places[id(rows)]
+        if call.wrt:
+            header |= {"wrt": call.wrt, "backward": call.is_backward}
+        if call.form:
+            header["form"] = call.form._asdict()
         try:
             return arrays, *self.client.request(header, [entries_of(each) for each in arrays],
                                                 most=call.most_bytes, kind=self._find_kind(call))
@@ -144,7 +153,8 @@ class Hosted:
 
     def _find_kind(self, call: Call) -> Hashable:
         """Returns what calls have in common that end a host alike."""
-        return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
+        shapes = (array.shape for array in call.arrays.values())
+        return self.number, call.dtype, call.form, frozenset(call.keywords), *shapes
 
     def _make_end(self, call: Call, why: Exception) -> ProcessDeath:
         """Makes the end of a host whose answer cannot be read."""
@@ -179,15 +189,18 @@ def hosted_function(client: Client, number: int, lift: str) -> Hosted:
     try:
         told = client.lift(lift)
     except HostDied as died:
-        raise TargetError(not_ended(f"trying {framework}", died.death, client.surroundings.deadline)) from None
+        ended = not_ended(f"trying {framework}", died.death, client.surroundings.deadline)
+        raise TargetError(ended) from None
     if "no_lift" in told:
         raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported "
                           f"({told['no_lift']}). Install it: pip install {lift}")
     if "no_device" in told:
-        raise TargetError(f"there is no device {device!r} for {framework} here; there is {told['no_device']}.")
+        raise TargetError(f"there is no device {device!r} for {framework} here; there is "
+                          f"{told['no_device']}.")
     if "unusable" in told:
         where = device or "its device"
-        raise TargetError(f"nothing can be computed with {framework} on {where}: {told['unusable']}.")
+        raise TargetError(f"nothing can be computed with {framework} on {where}: "
+                          f"{told['unusable']}.")
     if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
         raise TargetError("the host's answer to 'lift' must have the fields 'not_taken' and "
                           "'flushed' (docs/protocol.md).")
@@ -223,24 +236,32 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]
         _ = int(str(told["call"]))
-        due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-        if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
+        due: list[tuple[int, ...]] = []
+        if told["ended"] == "answered":
+            due = [tuple(shape) for shape in call.shapes]
+        has_floats = all(each.dtype in FLOATS for each in results)
+        if not has_floats or [each.array.shape for each in results] != due:
             raise ValueError("the arrays are not those that were expected")
-        shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-        if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+        has_gradients = told["has_gradients"] is True
+        shapes = [array.shape for array in call.arrays.values()] if has_gradients else []
+        is_wide = all(each.dtype == "float64" for each in gradients)
+        if not is_wide or [each.shape for each in gradients] != shapes:
             raise ValueError("the gradients are not those that were expected")
         _check_words(told["ended"], told["told"], call)
-        shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = CallEnding(told["ended"], results, (), gradients, told["has_gradients"] is True,
-                           aliases, dict(told["told"]), str(told["said"]))
+        aliases: list[int] = []
+        if shared := {id(arrays[int(at)]) for at in told["aliases"]}:
+            named = enumerate(call.named_arrays.values())
+            aliases = [at for at, array in named if id(array) in shared]
+        ended = CallEnding(told["ended"], results, (), gradients, has_gradients, aliases,
+                           dict(told["told"]), str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
 
 
 _TEXT_FIELDS: Mapping[object, Sequence[str]] = {
-    "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+    "answered": (), "raised": ("summary", "traceback", "statement"),
+    "unusable": ("named", "name", "reading")}
 
 
 _NO_PLACE = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
@@ -249,7 +270,8 @@ _NO_PLACE = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REA
 
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
     """Raises KeyError, TypeError, ValueError or IndexError for words that end no call."""
-    if ended not in _TEXT_FIELDS or any(type(words[name]) is not str for name in _TEXT_FIELDS[ended]):
+    texts = _TEXT_FIELDS.get(ended)
+    if texts is None or any(type(words[name]) is not str for name in texts):
         raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
     if ended == "raised":
         _ = [str(each) for each in words["classes"]]
@@ -283,11 +305,12 @@ class InProcess:
         ended = calling.perform(function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
-        return read_answer(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
+        own = ended.own
+        return read_answer(ended, call, changed, lambda: array_of(own[0]) if own else None)
 
-    def meanwhile(self,
-                  work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
         """Does nothing: the answer is computed here."""
+        del work
         return contextlib.nullcontext()
 
     def find_flushing_operation(self, dtype: DType) -> str:

@@ -47,13 +47,13 @@ REFUSING = frozenset(
 """The exceptions by which people refuse, with their own subclasses. Flax has its own class."""
 
 ACCIDENTAL = frozenset({
-    "RecursionError", "UnicodeError", "PythonFinalizationError", "OutOfMemoryError", "MemoryError", "IndexError",
-    "KeyError", "LinAlgError", "XlaRuntimeError", "JaxRuntimeError", "EinopsError"})
+    "RecursionError", "UnicodeError", "PythonFinalizationError", "OutOfMemoryError", "MemoryError",
+    "IndexError", "KeyError", "LinAlgError", "XlaRuntimeError", "JaxRuntimeError", "EinopsError"})
 """Subclasses of those that nobody refuses by, whatever they say."""
 
 FRAMEWORKS = frozenset({
-    "numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "einops", "opt_einsum", "numba", "triton", "cupy",
-    "functorch", "tensorflow", "mlx"})
+    "numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "einops", "opt_einsum", "numba",
+    "triton", "cupy", "functorch", "tensorflow", "mlx"})
 """Packages that functions are written with: their words about shapes are not the function's."""
 
 
@@ -65,8 +65,8 @@ class Topic(enum.Enum):
     LAYOUT = "layout"
 
 
-_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
-                        r"values?\b|\b[qkv]\b", re.IGNORECASE)
+_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|"
+                        r"quer(y|ies)|\bkeys?\b|values?\b|\b[qkv]\b", re.IGNORECASE)
 _OF_AXES = re.compile(r"\b[A-Z]\b")
 _NAMED_AXES = re.compile(r"\b([BG]|[HTSDLN](q|kv?|v|qk)?|d_?(k|v|model)|bsz?)\b")
 _OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
@@ -80,8 +80,9 @@ by it. What a framework raises of arrays in general names none of these.
 """
 
 _HAS_NO_CODE = re.compile(
-    r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|not understood|"
-    r"not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)", re.IGNORECASE)
+    r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|"
+    r"not understood|not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)",
+    re.IGNORECASE)
 """Matches what frameworks say of a dtype that they have no code for. That two dtypes differ is
 another thing: a product of float32 weights and float16 values is a forgotten cast.
 """
@@ -94,8 +95,8 @@ _HAS_NO_DERIVATIVE = (
 """How PyTorch and JAX say that there is no derivative; other exceptions are failures."""
 
 _OF_FOREIGN_DTYPE = re.compile(
-    "|".join((*(dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy), "data type|dtype|ufunc|cast")),
-    re.IGNORECASE)
+    "|".join((*(dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy),
+              "data type|dtype|ufunc|cast")), re.IGNORECASE)
 """Matches what NumPy says of a dtype of `ml_dtypes`, for which it has no casts."""
 
 
@@ -106,7 +107,8 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
     """
     if topic is Topic.DTYPE and _is_lacking_dtype(raised, problem.dtype):
         return raised.summary
-    if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
+    is_refusing = raised.classes & REFUSING and not raised.classes & ACCIDENTAL
+    if not is_refusing or not _is_own_statement(raised, home):
         return ""
     words = raised.summary
     if raised.is_mute and raised.statement:  # a bare `assert` says what its code says
@@ -126,9 +128,7 @@ def says_always_causal(words: str) -> bool:
 
 
 def _is_own_statement(raised: SubjectRaised, home: str) -> bool:
-    """Says whether the function's own code raised it, or a library that checks its arguments. Of a
-    framework only its attention function counts.
-    """
+    """Says whether the function's code raised it, or a library that checks its arguments."""
     package = raised.module.partition(".")[0]
     if not raised.is_stated or not package:
         return False
@@ -158,8 +158,10 @@ def _names_sizes(message: str, problem: AnyProblem, *, is_code: bool) -> Iterato
     """Yields whether a message names a size, an axis by its letter, or a parameter."""
     yield is_code and "assert" in message and bool(_OF_AXES.search(message))
     yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
-    parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
-    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
+    parameters = (name for word in problem.keywords
+                  for name in (word, *EVERY_KEYWORD[word].parameters))
+    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE)
+              for name in parameters)
 
 
 _UNKNOWN = re.compile(r"(unexpected|invalid|unrecogni[sz]ed|unknown) keyword|"
@@ -178,7 +180,8 @@ def not_with_this_release(subject: str, library: Library, words: str) -> Release
     return ReleaseError(f"{subject} cannot be judged with this release ({release}): {words}")
 
 
-def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) -> ReleaseError | None:
+def failure_of_adapter(raised: SubjectRaised, subject: str,
+                       library: Library) -> ReleaseError | None:
     """Makes the error for an adapter's own failure; None where the library raised."""
     if not (library.version and is_fault_of_adapter(raised)):
         return None
@@ -213,8 +216,9 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     """Makes the error for what `host.loading` tells; name: of the module or the file."""
     kind = told.get("kind")
     if kind == "missing":
-        inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
-        return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
+        # a part of a package that is there, in another release perhaps
+        error = ImportingError if "." in str(told["absent"]) else TargetError
+        return error(_explain_missing_name(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.",
                            where=_format_place(told))
@@ -226,13 +230,15 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return TargetError("is not a Python file; its name should end in .py.",
                            where=FileLocation(name))
     if kind == "member":
-        place = FileLocation(shown_path(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
+        file = str(told["file"])
+        place = FileLocation(shown_path(Path(file)) if "/" in file else file)
         name, public = str(told["part"]), list(map(str, told["members"]))
         nearest = hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
         return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}",
                                 where=place)
-    return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
-                         where=_format_place(told) if told.get("file") else None)
+    summary = portable_text(str(told.get("summary", kind)))
+    return ImportingError(f"importing {name!r} raises {summary}",
+                          where=_format_place(told) if told.get("file") else None)
 
 
 def _format_place(told: Mapping[str, Any]) -> FileLocation:
@@ -245,10 +251,12 @@ def _explain_missing_name(told: Mapping[str, Any], name: str) -> str:
     if told["is_asked"]:
         return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], told['siblings'])}"
     if not inner and (command := _find_install_command(top)):
-        return f"importing {name!r} needs {absent!r}, which is not installed. Install it: {command}"
+        return (f"importing {name!r} needs {absent!r}, which is not installed. Install it: "
+                f"{command}")
     near = near_misses(absent.rpartition(".")[2], list(map(str, told["siblings"])))
+    nearest = f" Did you mean {either(near)}?" if near else ""
     return (f"importing {name!r} needs the module {absent!r}, which was not found in "
-            f"{_describe_search(told)}.{f' Did you mean {either(near)}?' if near else ''}")
+            f"{_describe_search(told)}.{nearest}")
 
 
 def _find_install_command(module: str) -> str:
@@ -258,16 +266,20 @@ def _find_install_command(module: str) -> str:
     for manifest in sorted(paths.folder("implementations").glob(f"*/{MANIFEST_FILE}")):
         library = next(iter(read_manifest(manifest.parent))).library
         if module in library.requires.split()[:1]:
-            return library.install or (f"pip install {library.distribution}" if library.distribution else "")
+            own = f"pip install {library.distribution}" if library.distribution else ""
+            return library.install or own
     return how_to_install(module)
 
 
 def _describe_search(told: Mapping[str, Any]) -> str:
     """Says where a module was looked for: `the current folder, scratch or …`."""
     folders = [Path(str(folder)) for folder in told.get("looked", ())]
-    own = ["the current folder" if folder == Path.cwd() else portable_text(paths.typed_here(str(folder)))
-           for folder in folders if not _OF_PYTHON.search(str(folder))]
-    *others, last = [*dict.fromkeys(own), *(["the installed packages"] if len(own) < len(folders) or not own else [])]
+    own = [folder for folder in folders if not _OF_PYTHON.search(str(folder))]
+    shown = {folder: portable_text(paths.typed_here(str(folder))) for folder in own}
+    places = [*dict.fromkeys({**shown, Path.cwd(): "the current folder"}[each] for each in own)]
+    if len(own) < len(folders) or not own:
+        places.append("the installed packages")
+    *others, last = places
     return f"{', '.join(others)} or {last}" if others else last
 
 

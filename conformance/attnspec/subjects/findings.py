@@ -48,8 +48,9 @@ class Cases:
 
     def hold(self, keywords: frozenset[str], scale: float, raised: str) -> bool:
         """Says whether a case with these keywords, scale and exception is among them."""
-        return (self.keywords <= keywords and ("scale" not in keywords or scale <= self.largest_scale)
-                and (not self.raises or re.search(self.raises, raised) is not None))
+        if not self.keywords <= keywords or ("scale" in keywords and scale > self.largest_scale):
+            return False
+        return not self.raises or re.search(self.raises, raised) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,9 @@ class Finding:
 
     def is_of(self, version: str) -> bool:
         """Says whether a finding is about this version of the library."""
-        return not (version and self.versions) or SpecifierSet(self.versions).contains(version, prereleases=True)
+        if not version or not self.versions:
+            return True
+        return SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def concerns(self, subject: str) -> bool:
         """Says whether the subject is among those that do it."""
@@ -128,15 +131,17 @@ def known_findings(folder: Path, subject: str, version: str,
     """Returns what a report says of a subject's findings, for a version and a kind of device.
     Scripts are there as texts. Raises ManifestError as below.
     """
-    return tuple(
-        each.as_known_finding(each.script.read_text(encoding="utf-8"))
-        for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
+    return tuple(each.as_known_finding(each.script.read_text(encoding="utf-8"))
+                 for each in read_findings(folder)
+                 if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
-def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapping[tuple[str, str], str]:
+def known_replays(folder: Path, subject: str, version: str,
+                  device: str) -> Mapping[tuple[str, str], str]:
     """Returns the recipes on which a subject's findings show, by clause and dtype."""
-    return {(case.clause, case.dtype): case.recipe for each in read_findings(folder)
-            if each.is_of(version) and each.is_on(device) for case in each.replays if case.subject == subject}
+    cases = (case for each in read_findings(folder)
+             if each.is_of(version) and each.is_on(device) for case in each.replays)
+    return {(case.clause, case.dtype): case.recipe for case in cases if case.subject == subject}
 
 
 def read_findings(folder: Path) -> Iterator[Finding]:
@@ -146,7 +151,8 @@ def read_findings(folder: Path) -> Iterator[Finding]:
                         "a list of findings", ManifestError)
         fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
-        for finding in (_read_finding(each, folder) for each in fields.read_each("findings", "a finding")):
+        for each in fields.read_each("findings", "a finding"):
+            finding = _read_finding(each, folder)
             if finding.id in known:
                 raise ManifestError(f"there are two findings {finding.id!r}; the first is at "
                                     f"{known[finding.id]}. Rename this one.", where=finding.where)
@@ -188,7 +194,8 @@ def _read_replay(line: str, fields: Fields) -> ReplayedCase:
 
 def _read_clauses(fields: Fields) -> tuple[str, ...]:
     """Reads the clauses, which may be left out only where `seen` is given."""
-    return _read_some_texts(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
+    is_unsaid = "clauses" not in fields.mapping and "seen" in fields.mapping
+    return () if is_unsaid else _read_some_texts(fields, "clauses")
 
 
 def _read_some_texts(fields: Fields, key: str) -> tuple[str, ...]:
@@ -212,8 +219,8 @@ def read_seen(fields: Fields) -> Seen:
     """Reads one way in which a failure shows it. Raises ManifestError for an impossible one."""
     fields.refuse_other_keys(each.name for each in fields_of(Seen))
     if not fields.mapping:
-        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at least one sign.",
-                            where=fields.place())
+        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at "
+                            "least one sign.", where=fields.place())
     return Seen(
         clauses=fields.texts("clauses", ()),
         needs=read_keywords(fields, "needs"), needs_any=read_keywords(fields, "needs_any"),

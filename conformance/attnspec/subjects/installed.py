@@ -70,7 +70,8 @@ def installed_version(distribution: str, python: str = "") -> str:
     where no other environment is audited.
     """
     if command := _find_command(python):
-        return str(_ask_host(command, distributions=[distribution])["versions"].get(distribution, ""))
+        versions = _ask_host(command, distributions=[distribution])["versions"]
+        return str(versions.get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
     return ""
@@ -101,8 +102,9 @@ def how_to_install(module: str) -> str:
 
 def not_installed(module: str, command: str) -> str:
     """Says that a module is not there. command: what installs it; empty where unknown."""
-    way_out = f"Install it: {command}" if command else "Install the distribution that holds this module."
-    return f"{module} is not installed. {way_out}"
+    if command:
+        return f"{module} is not installed. Install it: {command}"
+    return f"{module} is not installed. Install the distribution that holds this module."
 
 
 @functools.cache
@@ -119,10 +121,10 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     """
     if not audited_command():
         return {}
-    client = _start_client(_audited_surroundings[0].command,
-                           is_here=_audited_surroundings[0].is_here)
+    [there] = _audited_surroundings
+    host = _start_client(there.command, is_here=there.is_here).about
     versions = {name: installed_version(name) for name in distributions}
-    about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
+    about = {name: str(host[name]) for name in ("python", "numpy", "machine") if name in host}
     return {**about, **{name: version for name, version in versions.items() if version}}
 
 
@@ -130,7 +132,8 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
 def no_start(python: str) -> str:
     """Says why no process can be started with this interpreter; empty if one can."""
     try:
-        _start_client((python,), is_here=True).request({"do": "find", "modules": [], "distributions": []})
+        client = _start_client((python,), is_here=True)
+        client.request({"do": "find", "modules": [], "distributions": []})
     except TargetError as cause:
         return str(cause)
     return ""
@@ -281,7 +284,8 @@ def read_ends(fields: Fields, distribution: str, versions: str,
     if inner.mapping and not versions:
         raise fields.complain("tested", "names releases to test, but the manifest declares no "
                                         "range. Give it 'versions'.")
-    ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
+    ends = {end.which: end for end in of_library
+            if end.not_tested or _is_within(end, distribution, versions)}
     for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
             ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"),
@@ -299,8 +303,8 @@ def _read_specifier(fields: Fields, key: str) -> str:
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
     except ValueError:
-        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quote_value(versions)}."
-        raise fields.complain(key, message) from None
+        raise fields.complain(key, "should be a version specifier, as in '>=0.10,<0.14', not "
+                                   f"{quote_value(versions)}.") from None
     return versions
 
 

@@ -437,9 +437,7 @@ class _RefusalSearch:
         return (RefusalCondition(axis, "=", size),)
 
     def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
-        """Finds that there must be as many key heads as batch entries. An array with an axis too
-        few meets the wrong one of these.
-        """
+        """Finds Hkv ≠ B, where an array with an axis too few meets the batch."""
         is_only = len(found) == 1 and found[0].sign == "≠" and found[0].step == 1
         groups = self.end.size_along("G")
         batch = (self.end if "B" in self.kept_keywords else self.start).size_along("B")

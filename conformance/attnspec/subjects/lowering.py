@@ -133,9 +133,7 @@ def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
 
 
 def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
-    """Lowers to X = [q|k|v], or a query [q|0] and a memory [k|v], within each head, and selects
-    them. The first heads alone have keys and values.
-    """
+    """Lowers to X = [q|k|v], or [q|0] and [k|v], in each head; the first Hkv heads hold keys."""
     shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
     held = _join_projections(problem, INPUTS if limits.self_attention_only else CACHED_INPUTS, shares, width)
     query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
@@ -163,9 +161,7 @@ def _side_by_side(array: Array, per_head: int, M: int) -> Array:
 
 @lru_cache(maxsize=32)
 def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """Makes w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) with ones on the
-    diagonal. widths: those of the projected query, key and value, and of the heads side by side.
-    """
+    """Makes w_query (M,H·D), w_key, w_value and w_out (H·Dv,M) with ones on the diagonal."""
     query, key, value, heads = widths
     weights = {"w_query": _make_diagonal(M, query, dtype), "w_key": _make_diagonal(M, key, dtype),
                "w_value": _make_diagonal(M, value, dtype),

@@ -434,18 +434,14 @@ def read_program(fields: Fields, folder: Path) -> Program | None:
     """
     if "host" not in fields.mapping:
         return None
-    command = _split_words(fields)
+    try:
+        command = tuple(shlex.split(fields.text("host")))
+    except ValueError as cause:
+        raise fields.complain("host", f"is no command: {cause}.") from None
     if not command or not command[0]:
         raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
     return Program(command, folder, tuple(fields.text("requires", "").split()),
                    fields.text("install", ""))
-
-
-def _split_words(fields: Fields) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(fields.text("host")))
-    except ValueError as cause:
-        raise fields.complain("host", f"is no command: {cause}.") from None
 
 
 def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:

@@ -43,7 +43,8 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
         return TargetError(f"{name} is a folder. {FORM}")
     names = sorted(known)
     listed = hint(target, names, "subject") if names else ""
-    return TargetError(f"{target!r} is not a known subject.{listed}{'' if near_misses(target, names) else f' {FORM}'}")
+    form = "" if near_misses(target, names) else f" {FORM}"
+    return TargetError(f"{target!r} is not a known subject.{listed}{form}")
 
 
 def no_such_function(target: str) -> TargetError | None:
@@ -52,23 +53,32 @@ def no_such_function(target: str) -> TargetError | None:
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
     file = file_of(written)
-    if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
+    bound = names_in(file) if file and file.is_file() else set()
+    if file is None or not bound or name.partition(".")[0] in bound:
         return None
-    return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
+    nearest = hint(name, public_functions(file))
+    return TargetError(f"there is no {name!r} in it (target {target!r}).{nearest}",
                        where=FileLocation(shown_path(file)))
 
 
 def is_anywhere(target: str) -> bool:
     """Says whether a module or a file of this name is here that may hold the function."""
     written = target.rpartition(":")[0]
-    is_there = Path(written).is_file() if written.endswith(".py") else _find_spec(written) is not None
+    if written.endswith(".py"):
+        is_there = Path(written).is_file()
+    else:
+        is_there = _find_spec(written) is not None
     return is_there and no_such_function(target) is None
 
 
 def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
     """Guesses which of these existing targets a missing function of one's own meant."""
-    near = near_misses(target, [each for each in known if is_bare(each) and each != target]) if is_bare(target) else []
-    return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
+    if not is_bare(target):
+        return []
+    near = near_misses(target, [each for each in known if is_bare(each) and each != target])
+    if not near or is_anywhere(target):
+        return []
+    return list(filter(is_anywhere, near))
 
 
 def class_for_function(target: str) -> TargetError | None:
@@ -78,8 +88,7 @@ def class_for_function(target: str) -> TargetError | None:
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
             where = FileLocation(shown_path(file), binding.lineno)
-            importable = importable_by_name(file, name) if written.endswith(".py") else target
-            return no_function(target, name, importable if bases else "", where)
+            return no_function(target, name, _name_importable(target, file) if bases else "", where)
     return None
 
 
@@ -89,14 +98,17 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
     """
     tree = parse_file(file)
     binding = [node for node in ast.walk(tree) if name in _list_bound_names(node)]
-    return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
+    return next((node for node in tree.body if binding == [node]), None)
 
 
-def no_function(target: str, name: str, importable: str, where: FileLocation | None) -> TargetError:
+def no_function(target: str, name: str, importable: str,
+                where: FileLocation | None) -> TargetError:
     """Makes the error for a target that is the class of this name. importable: the class as
     `attnspec init` asks for it; "" for one without a base, which is no framework's.
     """
-    way = f"let an adapter be written: attnspec init {importable}" if importable else f"write an adapter: {BY_HAND}"
+    way = f"write an adapter: {BY_HAND}"
+    if importable:
+        way = f"let an adapter be written: attnspec init {importable}"
     return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that "
                        f"can be called: attend = {name}(...); or {way}", where=where)
 
@@ -104,8 +116,17 @@ def no_function(target: str, name: str, importable: str, where: FileLocation | N
 def importable_by_name(file: Path, name: str) -> str:
     """Returns `folder.module:name` as imported from the working directory; else a stand-in."""
     path, here = file.absolute(), Path.cwd()
-    parts = path.relative_to(here).with_suffix("").parts if path.is_relative_to(here) else ("",)
-    return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else UNKNOWN_PLACE
+    if path.is_relative_to(here):
+        parts = path.relative_to(here).with_suffix("").parts
+        if all(part.isidentifier() for part in parts):
+            return f"{'.'.join(parts)}:{name}"
+    return UNKNOWN_PLACE
+
+
+def _name_importable(target: str, file: Path) -> str:
+    """Returns a target, whose file is this one, as one imports it."""
+    written, _, name = target.rpartition(":")
+    return importable_by_name(file, name) if written.endswith(".py") else target
 
 
 def file_of(written: str) -> Path | None:
@@ -126,18 +147,22 @@ def _list_bound_names(node: ast.AST) -> set[str]:
 
 def parse_file(file: Path) -> ast.Module:
     """Parses a file; one that cannot be read counts as empty."""
+    return _parse_tree(file) or ast.Module([], [])
+
+
+def _parse_tree(file: Path) -> ast.Module | None:
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return ast.Module([], [])
+        return None
 
 
 def names_in(file: Path) -> set[str]:
     """Returns every name in a file; none where it is unreadable, or may make names unseen."""
     nodes = list(ast.walk(parse_file(file)))
-    names = {name for node in nodes for name in (getattr(node, "id", None),
-                                                 getattr(node, "name", None),
-                                                 getattr(node, "asname", None)) if isinstance(name, str)}
+    found = {getattr(node, attribute, None) for node in nodes
+             for attribute in ("id", "name", "asname")}
+    names = {name for name in found if isinstance(name, str)}
     is_dynamic = names & {"*", "__getattr__", "globals", "setattr", "exec", "vars"}
     return set() if is_dynamic else names
 
@@ -145,13 +170,15 @@ def names_in(file: Path) -> set[str]:
 def keywords_given_by(file: Path, function: str) -> set[str]:
     """Returns the keyword arguments that a function of a file passes in its calls."""
     tree = parse_file(file)
-    bodies = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-    return {node.arg for body in bodies for node in ast.walk(body) if isinstance(node, ast.keyword) and node.arg}
+    bodies = (node for node in tree.body
+              if isinstance(node, ast.FunctionDef) and node.name == function)
+    return {node.arg for body in bodies for node in ast.walk(body)
+            if isinstance(node, ast.keyword) and node.arg}
 
 
 def near_file(path: Path) -> str:
     """Returns a hint with the Python files beside a path where there is no file, or ""."""
-    beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    beside = [other.name for other in path.parent.glob("*.py")]
     return hint(path.name, beside) if beside else ""
 
 
@@ -168,7 +195,8 @@ def only_function(file: Path) -> str:
     only one. Returns "" where there is none, or a choice.
     """
     taking, others = _list_public(file)
-    meant = [name for name in taking if name.removesuffix(BACKWARD) not in set(taking) - {name}] or others
+    backward = {f"{name}{BACKWARD}" for name in taking}
+    meant = [name for name in taking if name not in backward] or others
     return meant[0] if len(meant) == 1 else ""
 
 
@@ -184,8 +212,9 @@ def _list_public(file: Path) -> tuple[list[str], list[str]]:
     names = [name for name in dict.fromkeys(_list_callables(tree)) if not name.startswith("_")]
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     helpers = {node.name for node in functions if node.args.vararg is None
-               and len(node.args.posonlyargs) + len(node.args.args) < _ARRAYS}  # fewer than attention has
-    return [name for name in names if name not in helpers], [name for name in names if name in helpers]
+               and len(node.args.posonlyargs) + len(node.args.args) < _ARRAYS}
+    taking = [name for name in names if name not in helpers]
+    return taking, [name for name in names if name in helpers]
 
 
 def _list_callables(tree: ast.Module) -> Iterator[str]:
@@ -261,7 +290,7 @@ def check_unloaded(target: str) -> None:
         return
     _check_valid(file, written)
     if function := _describe_function(file, written, name):
-        signature_of(function, name, target=importable_by_name(file, name) if written.endswith(".py") else target)
+        signature_of(function, name, target=_name_importable(target, file))
 
 
 def _check_valid(file: Path, written: str) -> None:
@@ -281,21 +310,13 @@ def loads_at_once(target: str) -> bool:
         return False
     packages = imports_of(target) - _PLAIN
     path = [str(file.parent), str(Path.cwd()), *sys.path]
-    return all(package and PathFinder.find_spec(package, path) is None for package in packages)  # "" is a sibling
+    return "" not in packages and not any(PathFinder.find_spec(each, path) for each in packages)
 
 
 def imports_of(target: str) -> frozenset[str]:
     """Returns the packages that a target's file imports anywhere; "" for its siblings."""
     file = file_of(target.rpartition(":")[0])
-    tree = _parse_tree(file) if file else None
-    return frozenset(_list_imported(tree)) if tree else frozenset()
-
-
-def _parse_tree(file: Path) -> ast.Module | None:
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return None
+    return frozenset(_list_imported(parse_file(file))) if file else frozenset()
 
 
 def _list_imported(tree: ast.AST) -> Iterator[str]:
@@ -323,7 +344,8 @@ def _describe_function(file: Path, module: str, name: str) -> FunctionDescriptio
 
 def _read_parameters(given: ast.arguments) -> Iterator[Parameter]:
     """Yields parameters with defaults. Raises ValueError or TypeError for computed ones."""
-    by_position, defaults = [*given.posonlyargs, *given.args], list(map(ast.literal_eval, given.defaults))
+    by_position = [*given.posonlyargs, *given.args]
+    defaults = list(map(ast.literal_eval, given.defaults))
     of_position = [*[Parameter.empty] * (len(by_position) - len(defaults)), *defaults]
     for each, default in zip(by_position, of_position, strict=True):
         is_bare = each in given.posonlyargs

@@ -22,7 +22,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.make import make_layer
-from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, heads_last, with_gaps
+from attnspec.problems.problem import Array, LayerProblem, Recipe, Sizes, heads_last, with_gaps
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Case, Interview, WordedRefusal, find_causes, start_of, with_keyword
 from attnspec.subjects.subject import GAPS, STRIDED, WITHOUT_CAUSAL, Subject, SubjectDied, is_contiguous
@@ -216,6 +216,12 @@ def _begin_causal(subject: Subject, start: Case, *, is_on: bool) -> BegunIntervi
     return next((BegunInterview(each, case) for each in interviews if each.takes_case(case)), None)
 
 
+def _limit_subject(subject: Subject, limits: Limits, name: str, words: str) -> Subject:
+    """Returns the subject with other limits, and the words of the refusal behind them."""
+    return replace(subject, declaration=replace(subject.declaration, limits=limits),
+                   refused_words={**subject.refused_words, name: words})
+
+
 def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
@@ -228,8 +234,7 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     if not words or not all(words) or not begun.interview.takes_case(begun.start):
         return subject
     limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
-    return replace(subject, declaration=replace(declared, limits=limits),
-                   refused_words={**subject.refused_words, optional.name: words[0]})
+    return _limit_subject(subject, limits, optional.name, words[0])
 
 
 def _list_unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
@@ -328,19 +333,15 @@ def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
         interview = begun.interview.within_limits_of(subject)
         usual = with_keyword(begun.start, keyword, declared.limits)
         asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
-        words = interview.lasting_words(asked) if interview.takes_case(usual) else ""
-        if words:
+        if interview.takes_case(usual) and (words := interview.lasting_words(asked)):
             lacking: dict[str, Any] = {rare.limit: True}
             limits = replace(declared.limits, **lacking)
-            subject = replace(subject, declaration=replace(declared, limits=limits),
-                              refused_words={**subject.refused_words, rare.name: words})
+            subject = _limit_subject(subject, limits, rare.name, words)
     return subject
 
 
 def _with_groups(begun: BegunInterview) -> Subject:
-    """Marks grouped heads as taken, where a plain problem with them is answered. They are then put
-    as often as to who declares them; clauses find wrong answers.
-    """
+    """Marks grouped heads as taken where they are answered; clauses then find wrong answers."""
     subject, start, declared = begun.subject, begun.start, begun.subject.declaration
     if declared.limits.grouped is not None:
         return subject
@@ -403,8 +404,7 @@ def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Sub
     if not words:
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
-    return replace(subject, declaration=replace(declared, limits=limits),
-                   refused_words={**subject.refused_words, width.name: words})
+    return _limit_subject(subject, limits, width.name, words)
 
 
 def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
@@ -441,16 +441,11 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
     """
     subject, plain = interview.subject, start.make_problem(interview.dtype)
     for layout in MEMORY_LAYOUTS:
-        laid = _lay_out_problem(plain, layout.view)
+        laid = plain.but(query=layout.view(plain.query), key=layout.view(plain.key),
+                         value=layout.view(plain.value))
         if is_contiguous(laid):
             continue
         if words := interview.refusal_of(laid, Topic.LAYOUT):
             limits = layout.limit_layout(subject.declaration.limits)
-            return replace(subject, declaration=replace(subject.declaration, limits=limits),
-                           refused_words={**subject.refused_words, layout.name: words})
+            return _limit_subject(subject, limits, layout.name, words)
     return subject
-
-
-def _lay_out_problem(problem: Problem, view: Callable[[Array], Array]) -> Problem:
-    """Replaces query, key and value, (B,H,T,D) and their like, by views that lie otherwise."""
-    return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))

@@ -74,17 +74,20 @@ class FunctionDescription:
 
 def describe_function(function: Callable[..., object] | FunctionDescription) -> FunctionDescription:
     """Describes a function of this process; a description stays as it is."""
-    return function if isinstance(function, FunctionDescription) else read_description(describe_callable(function))
+    if isinstance(function, FunctionDescription):
+        return function
+    return read_description(describe_callable(function))
 
 
 def read_description(told: Mapping[str, Any]) -> FunctionDescription:
     """Reads a host's description of a function."""
-    place = told["place"]
-    parameters = told["parameters"]
+    place, parameters = FileLocation(""), told["parameters"]
+    if told["place"]:
+        file, line = told["place"]
+        place = FileLocation(shown_path(Path(str(file))), int(line))
     return FunctionDescription(
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]),
-        doc=str(told["doc"]),
-        place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
+        doc=str(told["doc"]), place=place,
         parameters=None if parameters is None else tuple(map(_read_parameter, parameters)),
         attributes={str(name): read_value(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),
@@ -123,7 +126,8 @@ _ATTENTION_CALL = "attend(query, key, value, *, ...)"
 ROTARY_CALL = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-_NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
+_NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables",
+                        "config", "cfg"})
 _LONGEST_DEFAULT = 40  # characters of a default that are shown
 _ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
@@ -173,8 +177,10 @@ def signature_of(function: Callable[..., object] | FunctionDescription, name: st
     parameters = _list_parameters(function, name, target)
     if is_rotary(parameters):
         return _read_rotary(function, parameters, name)
-    inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
-    if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
+    inputs = [each for each in parameters[:3]
+              if each.kind in _POSITIONAL and not _is_no_input(each.name)]
+    rest = [each for each in parameters[3:] if each.kind not in _STARS]
+    if len(inputs) < 3:
         raise _make_error(function, _without_inputs(name, parameters, target))
     return _read_behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
@@ -197,23 +203,25 @@ def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter]
                           f"{name} is declared causal_only and takes no 'causal', which every "
                           "problem of such a subject gives. Let it take it: "
                           f"{_ATTENTION_CALL.replace('...', 'causal=True')}")
-    given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required} | (
-        {NUMBER} if form is InputForm.PAGED else set())
-    if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
+    given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required}
+    if form is InputForm.PAGED:
+        given.add(NUMBER)
+    if bare := [each for name, each in known.items()
+                if each.default is Parameter.empty and name not in given]:
         raise _make_error(function, _without_default(name, bare, target))
-    return Signature(frozenset(known) | _PARAMETERS_BY_FORM[form], kind,
-                     {parameter.name: _write_default(parameter.default) for parameter in unknown},
-                     form, given_by_form,
-                     {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
-                     parameter_names)
+    defaults = {each.name: _write_default(each.default) for each in unknown}
+    off = {word: False for word, each in known.items() if _is_flag(word) and each.default}
+    return Signature(frozenset(known) | _PARAMETERS_BY_FORM[form], kind, defaults, form,
+                     given_by_form, off, parameter_names)
 
 
 def _find_causal_spelling(rest: Sequence[Parameter]) -> Mapping[str, str]:
     """Finds the one parameter that is `causal` under another name, if there is one."""
-    named = [each for each in rest if each.kind is not Parameter.POSITIONAL_ONLY and is_causal_flag(each.name)
+    flags = [each for each in rest if each.kind is not Parameter.POSITIONAL_ONLY
              and (each.default is Parameter.empty or isinstance(each.default, bool))]
+    named = [each.name for each in flags if is_causal_flag(each.name)]
     has_keyword = any(each.name == CAUSAL for each in rest)
-    return {named[0].name: CAUSAL} if len(named) == 1 and not has_keyword else {}
+    return {named[0]: CAUSAL} if len(named) == 1 and not has_keyword else {}
 
 
 def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> str:
@@ -229,17 +237,16 @@ def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> 
 
 def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter],
                     target: str, parameter_names: Mapping[str, str]) -> str:
-    """Says what is wrong with the parameters behind query, key and value; empty if nothing is.
-    parameter_names: by keyword, the function's own name.
-    """
+    """Says what is wrong with the parameters behind query, key and value; empty if nothing."""
     wrong = (*map(_complain_of_position, known.values()),
              *(suggest_parameter(each.name, known) for each in unknown),
              *(_switched_on(each, known, target) for each in unknown))
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
     needed = [each for each in unknown if each.default is Parameter.empty]
-    return _complain_of_needs(name, needed, known.values(), target,
-                              parameter_names) if needed else ""
+    if not needed:
+        return ""
+    return _complain_of_needs(name, needed, known.values(), target, parameter_names)
 
 
 def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
@@ -271,12 +278,17 @@ def find_function_form(names: Collection[str], function: FunctionDescription,
         raise _make_error(function, f"{name} takes {borders[0]!r} but not {other!r}; a packed "
                                     "function takes both: attend(query, key, value, *, cu_query, "
                                     "cu_key, ...)")
-    if unfit := [each for each in names if each in KEYWORDS and each not in EXPRESSED]:
-        raise _make_error(function,
-                          f"{name} is packed (it takes cu_query and cu_key) and takes "
-                          f"{unfit[0]!r}, which packed arrays have no place for. A packed "
-                          f"function may take {', '.join(sorted(EXPRESSED))}.")
+    _refuse_unfit(function, [each for each in names if each in KEYWORDS], EXPRESSED,
+                  f"{name} is packed (it takes cu_query and cu_key) and takes {{!r}}, which packed "
+                  "arrays have no place for. A packed function may take {}.")
     return InputForm.PACKED, frozenset(names) & GIVES.keys()
+
+
+def _refuse_unfit(function: FunctionDescription, names: Collection[str], fit: Collection[str],
+                  says: str) -> None:
+    """Raises TargetError for a name that is not fit; says: with gaps for it and for those fit."""
+    if unfit := [each for each in names if each not in fit]:
+        raise _make_error(function, says.format(unfit[0], ", ".join(sorted(fit))))
 
 
 def _check_paged(names: Collection[str], function: FunctionDescription, name: str) -> None:
@@ -285,21 +297,19 @@ def _check_paged(names: Collection[str], function: FunctionDescription, name: st
         raise _make_error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function "
                                     f"takes both: attend(query, key, value, *, {TABLE}, {NUMBER}, "
                                     "...)")
-    if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
-        raise _make_error(function,
-                          f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has "
-                          "no place beside pages. A paged function may take "
-                          f"{', '.join(sorted(HELD_IN_PAGES))}.")
+    named = [each for each in names if each in {*KEYWORDS, *BORDERS} - {TABLE}]
+    _refuse_unfit(function, named, HELD_IN_PAGES,
+                  f"{name} is paged (it takes {TABLE}) and takes {{!r}}, which has no place beside "
+                  "pages. A paged function may take {}.")
 
 
 def _check_decoder(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raises TargetError for a decoder that takes what its cache says, or rules out."""
     of_layers = {word.name for word in KEYWORDS.values() if word.required}
-    if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
-        raise _make_error(function,
-                          f"{name} is a decoder (it takes {STATE}) and takes {unfit[0]!r}, which "
-                          "has no place beside a cache. A decoder may take "
-                          f"{', '.join(sorted(BESIDE_CACHE))}.")
+    named = [each for each in names if each in {*KEYWORDS, *BORDERS} - of_layers - {STATE}]
+    _refuse_unfit(function, named, BESIDE_CACHE,
+                  f"{name} is a decoder (it takes {STATE}) and takes {{!r}}, which has no place "
+                  "beside a cache. A decoder may take {}.")
 
 
 def is_rotary(parameters: Sequence[Parameter]) -> bool:
@@ -332,7 +342,9 @@ def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter],
 
 def _is_no_input(name: str) -> bool:
     """Says whether a parameter's name means something else than query, key or value."""
-    return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
+    if name in KEYWORDS or name in _NO_INPUTS:
+        return True
+    return any(name in others for others in OTHER_NAMES.values())
 
 
 def _find_kind(keywords: Collection[str], function: FunctionDescription, name: str) -> Kind:
@@ -361,16 +373,21 @@ def _list_parameters(function: FunctionDescription, name: str, target: str) -> l
 
 def _complain_of_position(parameter: Parameter) -> str:
     """Complains of a keyword that can be given by position only; else ""."""
-    is_hidden = parameter.kind is Parameter.POSITIONAL_ONLY
-    says = f"{parameter.name!r} by position only, but attnspec gives only query, key and value by position."
-    return says if is_hidden else ""
+    if parameter.kind is not Parameter.POSITIONAL_ONLY:
+        return ""
+    return (f"{parameter.name!r} by position only, but attnspec gives only query, key and value by "
+            "position.")
 
 
 def suggest_parameter(name: str, taken: Collection[str]) -> str:
     """Complains of a misspelt keyword that the function does not take itself; else ""."""
-    meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
+    if keyword_for(name):
+        return ""
+    meant = slip_of(name, [word for word in KEYWORDS if word not in taken])
+    if not meant:
+        return ""
     return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is "
-            "meant, give it another name.") if meant else ""
+            "meant, give it another name.")
 
 
 def _is_flag(keyword: str) -> bool:
@@ -389,11 +406,13 @@ def _without_default(name: str, bare: Collection[Parameter], target: str) -> str
 def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter],
                        target: str, parameter_names: Mapping[str, str]) -> str:
     """Says that unknown parameters are needed, with a wrapper that gives them, to paste."""
-    inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]
-    takes = inspect.Signature([*inputs, *map(_is_plain_default, known)])
+    inputs = ("query", "key", "value")
+    takes = inspect.Signature([*(Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in inputs),
+                               *map(_is_plain_default, known)])
     kept = (f"{parameter_names.get(each.name, each.name)}={each.name}" for each in known)
-    gives = ", ".join(("query", "key", "value", *map(_write_gap, needed), *kept))
-    wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
+    gives = ", ".join((*inputs, *map(_write_gap, needed), *kept))
+    wrapper = "wrapped" if name == "attend" else "attend"
+    wrapped = "function" if iskeyword(name) else name
     return (f"{name} needs {' and '.join(map(_name_parameter, needed))}, which attnspec does not "
             "know and so cannot give. Write a wrapper that passes it, and check the wrapper:\n    "
             f"def {wrapper}{takes}: return {wrapped}({gives})\nor have one written: attnspec init "
@@ -411,7 +430,8 @@ def _write_gap(parameter: Parameter) -> str:
 
 def _name_parameter(parameter: Parameter) -> str:
     word = keyword_for(parameter.name)
-    return f"{parameter.name!r} (attnspec's keyword is {word}: rename it)" if word else repr(parameter.name)
+    hint = f" (attnspec's keyword is {word}: rename it)" if word else ""
+    return f"{parameter.name!r}{hint}"
 
 
 def _write_default(default: object) -> str:

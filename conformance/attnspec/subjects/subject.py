@@ -185,20 +185,7 @@ class Subject:
             yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
-        if not limits.broadcasts and not _at_full_shape(given, sizes):
-            yield f"{self.id} takes masks and biases at full shape only"
-        if limits.contiguous_features and not _has_contiguous_features(problem):
-            yield (f"{self.id} takes inputs that are contiguous along their last axis only"
-                   f"{self._words_for(GAPS)}")
-        if limits.contiguous and not is_contiguous(problem):
-            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
-        if declaration.form in _MADE_FIELDS:
-            yield _own_layout(problem, _MADE_FIELDS[declaration.form])
-        if problem.key.shape[-2] != problem.value.shape[-2]:
-            if declaration.form is InputForm.PAGED:
-                yield "a page holds a value for every key"
-            elif limits.one_memory:
-                yield "one input serves as key and value"
+        yield from self._misfits_of_arrays(problem)
         yield from self._misfits_of_keywords(given)
         if isinstance(problem, Problem):
             yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
@@ -216,6 +203,23 @@ class Subject:
             yield self._misfit_of_past(_count_new_keys(problem))
         yield self._misfit_of_sizes(limits, sizes, given)
         yield self.lacks(frozenset(given))
+
+    def _misfits_of_arrays(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        limits, form = self.declaration.limits, self.declaration.form
+        if not limits.broadcasts and not _at_full_shape(problem.given, problem.sizes):
+            yield f"{self.id} takes masks and biases at full shape only"
+        if limits.contiguous_features and not _has_contiguous_features(problem):
+            yield (f"{self.id} takes inputs that are contiguous along their last axis only"
+                   f"{self._words_for(GAPS)}")
+        if limits.contiguous and not is_contiguous(problem):
+            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
+        if form in _MADE_FIELDS:
+            yield _own_layout(problem, _MADE_FIELDS[form])
+        is_ragged = problem.key.shape[-2] != problem.value.shape[-2]
+        if is_ragged and form is InputForm.PAGED:
+            yield "a page holds a value for every key"
+        elif is_ragged and limits.one_memory:
+            yield "one input serves as key and value"
 
     def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
         limits, is_causal = self.declaration.limits, "causal" in given

@@ -229,7 +229,10 @@ def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction
                           keywords=list_offered_keywords(declaration))
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
-    library = Library(name=source.module, distribution=_find_distribution(source))
+    library = Library(name=source.module)
+    if not source.file and not source.text:
+        distribution = distribution_of(source.module.partition(".")[0])
+        library = replace(library, distribution=distribution)
     # an object's docstring is its class's, and says nothing
     title = (described.doc if described.is_function else "") or source.name
     subject = Subject(target, title, callee, _as_machine_is(declaration, callee),
@@ -358,7 +361,8 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str,
                              is_always_causal=registered.declaration.limits.causal_only)
     left = _left_at_defaults(registered, function_name)
     unknown = _with_version(library, found).unknown
-    claims = _without_promises(registered.declaration.claims, unknown)
+    broken = {EVERY_KEYWORD[name].profile for name in unknown}
+    claims = tuple(claim for claim in registered.declaration.claims if claim not in broken)
     declaration = replace(registered.declaration, keywords=signature.keywords - unknown,
                           claims=claims, defaults={**left, **signature.defaults},
                           off=signature.off, spelled=signature.spelled, form=signature.form,
@@ -378,12 +382,6 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str,
                       _with_version(library, found), document=registered.document,
                       note=registered.note, entry=registered.where, description=described)
     return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
-
-
-def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple[str, ...]:
-    """Returns the profiles that a release without these keywords can keep."""
-    broken = {EVERY_KEYWORD[name].profile for name in unknown}
-    return tuple(claim for claim in claims if claim not in broken)
 
 
 def _with_version(library: Library, found: FoundFunction) -> Library:
@@ -431,12 +429,6 @@ def list_offered_keywords(declaration: Declaration) -> frozenset[str]:
 def importable_name(target: str) -> str:
     """Returns a bare target as `attnspec init` wants it; else a stand-in."""
     return FunctionSource.from_target(target).importable
-
-
-def _find_distribution(source: FunctionSource) -> str:
-    if source.file or source.text:
-        return ""
-    return distribution_of(source.module.partition(".")[0])
 
 
 # What is handed over to a host that does not see the files of this machine

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import enum
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -239,10 +240,8 @@ class WatchedCallee:
     callee: Callee
     incidents: Incidents
 
-    @property
-    def place(self) -> Mapping[str, str]:
-        """Returns the callee's place."""
-        return self.callee.place
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
+        return getattr(self.callee, name)
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """Returns the callee's answer; rows (T,) bool. A failure that passes is noted."""
@@ -332,30 +331,6 @@ class WatchedCallee:
             self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs",
                                 number=number, again="finite numbers")
         return again
-
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """Lets the callee do the work."""
-        return self.callee.meanwhile(work)
-
-    def find_flushing_operation(self, dtype: DType) -> str:
-        """Asks the callee."""
-        return self.callee.find_flushing_operation(dtype)
-
-    def why_not_taken(self, dtype: DType) -> str:
-        """Asks the callee."""
-        return self.callee.why_not_taken(dtype)
-
-    def begin_item(self) -> None:
-        """Tells the callee."""
-        self.callee.begin_item()
-
-    def cpu_seconds(self) -> float:
-        """Asks the callee."""
-        return self.callee.cpu_seconds()
-
-    def forget(self) -> None:
-        """Tells the callee."""
-        self.callee.forget()
 
 
 def watch_subject(subject: Subject) -> Subject:

@@ -183,9 +183,7 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
 
 def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *,
                  is_told_heads: bool) -> Mapping[str, str] | None:
-    """Returns the fields whose names say what they mean. Returns None if none says a number of
-    heads, or the fields cannot be examined.
-    """
+    """Returns the fields whose names say their meaning; None if none says a number of heads."""
     try:
         parameters = process.examine(made_by).constructor_parameters
     except TargetError:

@@ -103,9 +103,7 @@ class _Reader(ast.NodeVisitor):
         return None if holder is None else (*holder, step)
 
     def key_of(self, node: ast.AST) -> Key | None:
-        """Returns the key that an expression stands for, also `"w_" + name` and `f"w_{name}"`.
-        Returns None for an unreadable one.
-        """
+        """Returns the key that an expression such as `"w_" + name` stands for, or None."""
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, str | int) else None
         if isinstance(node, ast.Name):
@@ -209,7 +207,11 @@ class _Reader(ast.NodeVisitor):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         inner = node.func if isinstance(node.func, ast.Lambda) else self.inner_functions.get(name)
         callee = self.call_places.get(name)
-        names = _list_own_parameters(inner) if inner else self._list_callee_parameters(callee)
+        names: tuple[str, ...] = ()
+        if inner:
+            names = _list_own_parameters(inner)
+        elif callee is not None:
+            names = tuple(each.name for each in self.functions[callee].parameters)
         handed, keys = self._match_parts(node, names), self._match_keys(node, names)
         if inner:
             self._read_inside(name, inner, handed, keys)
@@ -219,11 +221,6 @@ class _Reader(ast.NodeVisitor):
             return False
         self._visit_all([part for part in _list_call_arguments(node) if self.path_of(part) is None])
         return True
-
-    def _list_callee_parameters(self, callee: int | None) -> tuple[str, ...]:
-        if callee is None:
-            return ()
-        return tuple(each.name for each in self.functions[callee].parameters)
 
     def _read_inside(self, name: str, inner: Inner, handed: Mapping[str, Path],
                      keys: Mapping[str, Key]) -> None:

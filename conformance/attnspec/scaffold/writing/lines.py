@@ -63,9 +63,7 @@ def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> lis
 
 
 def _find_section(statement: str, own: str) -> str:
-    """Returns the section of an import, as ruff finds it: what lies in the working directory or
-    `src` is local. own: the package that needs a folder of its own on the path.
-    """
+    """Returns the section of an import, as ruff has it; own: the package on an extra path."""
     root = _find_module(statement).partition(".")[0]
     if root == own:
         return "here"

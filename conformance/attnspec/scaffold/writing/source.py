@@ -238,9 +238,7 @@ def _write_answer(form: CallForm) -> Iterator[str]:
 
 
 def _write_padded(form: CallForm) -> Iterator[str]:
-    """Writes the call with padding behind each entry, and returns what is not padding. Unless all
-    entries are padded alike, entries without padding stand before them.
-    """
+    """Writes the call with padding, beside unpadded entries if lengths may differ."""
     joined = templates_of(form).concatenate
     made = {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
     yield "    padding = -query[:, :1]"

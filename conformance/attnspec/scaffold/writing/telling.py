@@ -45,9 +45,12 @@ def describe_form(form: CallForm) -> Iterator[str]:
     named = f", as {', '.join(form.array_names)}" if form.array_names else ""
     yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
-    yield from _describe_given(form)
-    for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
-        yield _describe_binding(form, each)
+    if given := {**form.construction, **form.arguments}:
+        yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
+    for keyword in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
+        passed = next(each for each in form.bindings if each.keyword == keyword)
+        says = f": {passed.says}" if passed.says else ""
+        yield f"`{keyword}` is its {passed.parameter}{says}."
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.variants:
@@ -77,21 +80,9 @@ def _describe_output(form: CallForm) -> Iterator[str]:
         yield f"It is a decoder. The cache for its next call is answer{form.cache_path}."
 
 
-def _describe_given(form: CallForm) -> Iterator[str]:
-    given = {**form.construction, **form.arguments}
-    if given:
-        yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
-
-
 def _describe_variant(form: CallForm, variant: CallForm) -> str:
     fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.arguments}
                      for each in (variant, form))
     told = [f"{name}={text}" for name, text in fields.items() if usual.get(name) != text]
     has_modes = form.family in (CallableKind.TORCH, CallableKind.LAZY)
     return ", ".join([*([f"in {variant.mode.value}"] if has_modes else []), *told])
-
-
-def _describe_binding(form: CallForm, keyword: str) -> str:
-    each = next(each for each in form.bindings if each.keyword == keyword)
-    says = f": {each.says}" if each.says else ""
-    return f"`{keyword}` is its {each.parameter}{says}."
