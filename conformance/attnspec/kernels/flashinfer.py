@@ -72,8 +72,8 @@ def read_definition(told: Mapping[str, Any]) -> Definition:
     constants = {axis: int(each["value"]) for axis, each in told["axes"].items()
                  if "value" in each}
     if missing := [axis for axis in _CONSTANT_AXES if axis not in constants]:
-        raise UsageError(
-            f"the definition {name!r} leaves {', '.join(missing)} open, which have to be constant.")
+        raise UsageError(f"the definition {name!r} leaves {', '.join(missing)} open, which have "
+                         "to be constant.")
     inputs, outputs = tuple(told["inputs"]), tuple(each for each in _OUTPUT_NAMES
                                                    if each in told["outputs"])
     heads, kv_heads, head_dim = (constants[axis] for axis in _CONSTANT_AXES)
@@ -149,11 +149,13 @@ def _definition_as_json(definition: Theirs) -> dict[str, Any]:
 
 def _worst_errors(found: KernelJudgement) -> dict[str, float]:
     """Returns the worst error that the failing clause saw, as FlashInfer-Bench counts it."""
-    measured = found.failure.evidence.measured if found.failure and found.failure.evidence else None
-    gap = abs(measured.gap) if measured else math.inf
-    expected = abs(measured.expected) if measured and measured.expected else 0.0
-    return {"max_absolute_error": gap,
-            "max_relative_error": gap / expected if expected else math.inf}
+    evidence = found.failure.evidence if found.failure else None
+    errors = {"max_absolute_error": math.inf, "max_relative_error": math.inf}
+    if evidence and (measured := evidence.measured):
+        errors["max_absolute_error"] = abs(measured.gap)
+        if measured.expected:
+            errors["max_relative_error"] = abs(measured.gap) / abs(measured.expected)
+    return errors
 
 
 # One function, judged in this process until it fails
@@ -215,12 +217,15 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
     """
     def call_kernel(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
         """Returns output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
-        inputs = [_place_on_device(given[name], device) for name in definition.inputs]
+        values = [given[name] for name in definition.inputs]
+        inputs = [value.to(device) if hasattr(value, "to") else value for value in values]
         if is_destination_passing:
             outputs = _allocate_outputs(definition, given["q"], rows, device)
             kernel(*inputs, *outputs)
         else:
-            outputs = _as_tuple(kernel(*inputs))
+            outputs = kernel(*inputs)
+            if not isinstance(outputs, tuple | list):
+                outputs = (outputs,)
         output, lse = (*outputs, None)[:2]
         return output.cpu(), None if lse is None else lse.cpu()
 
@@ -296,20 +301,6 @@ def _scale_or_default(query: Array, scale: float | None) -> float:
     return query.shape[-1] ** -0.5 if scale is None else scale
 
 
-def _place_on_device(value: Array, device: str) -> Array:
-    """Moves a tensor of any shape to the device; a number stays as it is."""
-    if hasattr(value, "to"):
-        return value.to(device)
-    return value
-
-
-def _as_tuple(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
-    """Returns one array or several, of any shape, in a tuple."""
-    if isinstance(returned, tuple | list):
-        return tuple(returned)
-    return (returned,)
-
-
 def _allocate_outputs(definition: Definition, query: Array, rows: int,
                       device: str) -> tuple[Array, ...]:
     """Allocates output (N,H,D) and log-sum-exp (N,H) full of NaN: unwritten entries show."""
@@ -327,9 +318,11 @@ def _declare_kernel(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN
     attend.lift, attend.dtypes, attend.grouped = "torch", [definition.dtype], True
     attend.causal_only, attend.ties_value_width = definition.is_causal, True
     attend.conventions = dict(REFERENCE_CONVENTIONS)
-    attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}",
-                      *(["T != 1"] if definition.is_decode else [] if definition.is_causal
-                        else ["causal"])]
+    attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}"]
+    if definition.is_decode:
+        attend.refuses.append("T != 1")
+    elif not definition.is_causal:
+        attend.refuses.append("causal")
     if definition.page:
         attend.page_multiple = definition.page
     return attend  # type: ignore[no-any-return]  # the function that came

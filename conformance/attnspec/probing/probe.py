@@ -14,7 +14,7 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import expect, expect_layer
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import inputs, numbers, undeclared
@@ -207,19 +207,17 @@ def _output_slack(evaluator: Evaluator, problem: AnyProblem, *,
     bound it.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
-    expected = _expect_output(evaluator, meant)
-    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem)
-                              else expected.empty)
+    if isinstance(meant, LayerProblem):
+        expected = expect_layer(meant, evaluator.precision, conventions=evaluator.conventions)
+        empty = np.asarray(expected.empty.any(axis=1))
+    else:
+        expected = expect(meant, evaluator.precision, conventions=evaluator.conventions,
+                          parts=frozenset({"output"}),
+                          scale_width=evaluator.subject.scale_width(meant))
+        empty = np.asarray(expected.empty)
     of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest_output(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
-
-
-def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
-    if isinstance(problem, LayerProblem):
-        return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
-    return expect(problem, evaluator.precision, conventions=evaluator.conventions,
-                  parts=frozenset({"output"}), scale_width=evaluator.subject.scale_width(problem))
 
 
 def _largest_output(problem: AnyProblem) -> float:
@@ -228,9 +226,10 @@ def _largest_output(problem: AnyProblem) -> float:
     if isinstance(problem, LayerProblem):
         for name in ("value", "out"):
             weight, bias = (problem.params.get(f"{kind}_{name}") for kind in "wb")
-            largest *= 1.0 if weight is None else float(
-                np.abs(weight.astype(np.float64)).sum(axis=0).max())
-            largest += 0.0 if bias is None else float(np.abs(bias.astype(np.float64)).max())
+            if weight is not None:
+                largest *= float(np.abs(weight.astype(np.float64)).sum(axis=0).max())
+            if bias is not None:
+                largest += float(np.abs(bias.astype(np.float64)).max())
     return largest
 
 

@@ -85,11 +85,9 @@ def _arrange_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
 
 
 PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED_TEXT))
-"""The arrangements of a function that reads keys and values from pages."""
 ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"),
                                              ("(B,1,H,D)", _SWAPPED_TEXT), ("(B,H,1,D)", "{0}"),
                                              ("(B,H·D)", "{0}.reshape(B, -1)"))
-"""The arrangements of one that takes one query a sequence."""
 
 ONE_QUERY_ARRANGEMENTS = tuple(
     Arrangement(f"{query}, key and value {shape}", "{0}", (into, *arrays))
@@ -98,7 +96,6 @@ ONE_QUERY_ARRANGEMENTS = tuple(
 """The arrangements of a function that takes one query a sequence, and all keys."""
 
 PACKED_ARRANGEMENT = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
-"""The arrangement of a function that takes the borders between its sequences."""
 
 _PAIR_ARRANGEMENTS = (
     Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED_TEXT, ("{q}", "{stack}(({k}, {v}), 2)")),
@@ -150,7 +147,6 @@ OUTPUT_LAYOUTS: Mapping[Kind, tuple[OutputLayout, ...]] = {
         OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)"),
         OutputLayout("(B,1,T,M)", "{0}[:, 0]")),
 }
-"""The layouts of an output."""
 
 PACKED_LAYOUT = OutputLayout("(queries,H,D)", "{0}")
 """The layout of a packed output, which an adapter returns as it is."""
@@ -163,7 +159,6 @@ WEIGHTS_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(H,B,T,S)", "{0}.swapaxes(0, 1)"),
     OutputLayout("(B,T,S)", "{0}"),
 )
-"""The layouts of weights."""
 
 LSE_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T)", "{0}"),
@@ -171,7 +166,6 @@ LSE_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B·H,T)", "{0}.reshape(B, -1, {0}.shape[-1])"),
     OutputLayout("(B,H,T,1)", "{0}[..., 0]"),
 )
-"""The layouts of log-sum-exps."""
 
 
 def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:

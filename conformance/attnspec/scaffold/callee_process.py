@@ -123,7 +123,11 @@ class CalleeProcess:
         """Examines `package.module:name`, with its sources if asked for. Raises TargetError."""
         if self.preload_source:
             self.load_source("def preloaded(query, key, value): ...\n", "preloaded", "")
-        loaded = describe_loaded(_locate_function(target), target, self.client)
+        module, _, name = target.rpartition(":")
+        if not module or not name or module.endswith(".py") or "/" in module:
+            raise TargetError(f"{target!r} names nothing in a module. Write package.module:name "
+                              "or path/to/file.py:name.")
+        loaded = describe_loaded(FunctionSource.from_target(target), target, self.client)
         if not loaded.description["is_callable"]:
             raise TargetError(f"{target!r} is {loaded.description['type']} and cannot be called.")
         header = {"do": "examine", "of": loaded.number, "sources": sources}
@@ -167,11 +171,3 @@ class CalleeProcess:
             told: Mapping[str, Any] = self.client.request({"do": "find", "modules": [module], "distributions": []})[0]
             self._has_modules[module] = bool(told["modules"][module])
         return self._has_modules[module]
-
-
-def _locate_function(target: str) -> FunctionSource:
-    """Returns where a target's function is. Raises TargetError for what has no module."""
-    module, _, name = target.rpartition(":")
-    if not module or not name or module.endswith(".py") or "/" in module:
-        raise TargetError(f"{target!r} names nothing in a module. Write package.module:name or path/to/file.py:name.")
-    return FunctionSource.from_target(target)

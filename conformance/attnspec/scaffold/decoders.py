@@ -26,7 +26,6 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
 _CACHE_NAME = re.compile(r"cache|past|state|memory|^kv")
-"""Matches the name of a parameter that is a cache."""
 CACHE_PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
 """Where in an answer a cache may be, the likeliest first."""
 
@@ -233,7 +232,6 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
 
 
 CACHE_ROOM = 512
-"""The number of keys that a cache has room for."""
 
 _PLACE_NAME = re.compile(r"(^|_)(index|idx|pos|position|offset|length|len|end|start|cursor|step)(_|$)")
 _MODULES_BY_LIFT: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}

@@ -370,7 +370,6 @@ TEMPLATES: Mapping[str, ArrayTemplates] = {
         hidden_bias="jnp.where(mask, bias, -jnp.inf)", mapped_call="jax.vmap({0})",
         nan_array="jnp.full({0}, jnp.nan, query.dtype)"),
 }
-"""The templates, by lift."""
 
 
 Parameters = Mapping[Site, Sequence[TheirParameter]]

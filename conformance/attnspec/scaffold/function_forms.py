@@ -165,7 +165,6 @@ _KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "s
                     "ctx_lens", "lengths", "seqused")
 """Names of numbers of keys beside a table of pages; elsewhere they may mean anything."""
 _TABLE_NAME = re.compile(r"table|(page|block)_(map|ind|ids|list)|kv_indices")
-"""Matches the name of a table."""
 _SLOT_NAMES = frozenset({"block_size", "page_size", "page_len", "block_len"})
 """Names of the number of slots of a page."""
 

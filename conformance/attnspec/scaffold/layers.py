@@ -45,7 +45,6 @@ _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
     "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
     "haiku._src.module.Module": CallableKind.HAIKU,
     "keras.src.layers.layer.Layer": CallableKind.KERAS}
-"""By base class, the family of a class."""
 _MOST_SHOWN = 4  # parameters in a message
 
 
@@ -377,7 +376,11 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
     name, query = find_memory(parameters), find_query(parameters)
     if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name or not query:
         return form
-    handed = _give_memory(form, name, query)
+    limits = {word: limit for word, limit in form.limits.items() if word != "self_attention_only"}
+    given = {other: text for other, text in form.arguments.items() if other != name}
+    handed = replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
+                     array_names=(query, name), arguments=given,
+                     limits={**limits, "one_memory": True})
     problem = plain_problem(handed)
     answer = trier.answer(handed, problem)
     if answer is None:
@@ -388,11 +391,3 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
             f"says what is wrong. If {name} means something else, declare self_attention_only, "
             "and take it out of the adapter.")
     return replace(handed, remarks=(*form.remarks, said))
-
-
-def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
-    limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
-    given = {name: text for name, text in form.arguments.items() if name != memory}
-    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
-                   array_names=(query, memory),
-                   arguments=given, limits={**limits, "one_memory": True})

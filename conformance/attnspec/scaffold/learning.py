@@ -317,7 +317,6 @@ def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
 
 
 _WEIGHTS_FLAG = re.compile(r"(return|need|output|with|give)s?_(attn_|attention_)?(prob|weight)")
-"""Matches the name of a flag that asks for weights."""
 
 
 def _list_flag_options(form: CallForm, parameters: Parameters) -> list[CallForm]:

@@ -52,14 +52,12 @@ _LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
 }
 """By role, other lengths that a callee may ask for. Tokens in a grid are one row."""
 _ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
-"""By lift, the name of the module that makes arrays."""
 _TRUTH_DTYPES: Mapping[str, str] = {"": "bool", "torch": "torch.bool", "jax": "bool"}
 NO_DROPOUT = "0.0"
 _OFF_TEXTS: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0",
     "spread": "1.0",
     "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
-"""By role, the Python that switches it off."""
 
 _OFF_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None),

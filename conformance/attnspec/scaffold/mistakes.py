@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -70,14 +71,10 @@ def _divide_over_queries(found: Truth, operands: Operands) -> Array:
     return np.asarray(weights / np.where(total == 0, 1, total) @ operands.value)
 
 
-def _skip_normalising(found: Truth, operands: Operands) -> Array:
-    """Returns the output (B,H,T,Dv) of exponentials that are not divided by their sum."""
-    return np.asarray(_fill_hidden(np.exp(found.logits), operands, 0.0) @ operands.value)
-
-
-def _weigh_by_logits(found: Truth, operands: Operands) -> Array:
-    """Returns the output (B,H,T,Dv) whose weights are the logits themselves."""
-    return np.asarray(_fill_hidden(found.logits, operands, 0.0) @ operands.value)
+def _skip_normalising(weigh: Callable[[Array], Array]) -> Callable[[Truth, Operands], Array]:
+    """Makes a function for the output (B,H,T,Dv) of weights that are made of logits alone."""
+    return lambda found, operands: np.asarray(
+        _fill_hidden(weigh(found.logits), operands, 0.0) @ operands.value)
 
 
 def _accumulate_keys(*, rescales_sum: bool,
@@ -161,22 +158,17 @@ def _use_mask(visible: Callable[[int, int], Array]) -> Callable[[Problem], Probl
     return see
 
 
-def _exchange_projections(one: str, other: str) -> Callable[[LayerProblem], LayerProblem]:
-    return lambda problem: _replace_projections(problem, {one: other, other: one})
-
-
-def _take_projection(projection: str, of: str) -> Callable[[LayerProblem], LayerProblem]:
-    return lambda problem: _replace_projections(problem, {projection: of})
-
-
-def _replace_projections(problem: LayerProblem, of: Mapping[str, str]) -> LayerProblem:
-    params = dict(problem.params)
-    for name, other in of.items():
-        for letter in "wb":
+def _replace_projections(**others: str) -> Callable[[LayerProblem], LayerProblem]:
+    """Makes a change that projects by the matrices and biases of other projections."""
+    def project(problem: LayerProblem) -> LayerProblem:
+        params = dict(problem.params)
+        for (name, other), letter in product(others.items(), "wb"):
             params.pop(f"{letter}_{name}", None)
             if f"{letter}_{other}" in problem.params:
                 params[f"{letter}_{name}"] = problem.params[f"{letter}_{other}"]
-    return problem.but(params=params)
+        return problem.but(params=params)
+
+    return project
 
 
 def _drop_biases(*projections: str) -> Callable[[LayerProblem], LayerProblem]:
@@ -230,10 +222,6 @@ def _count_from_first_key(problem: Problem) -> Problem:
     """Places the first query at the first key of the past."""
     whole = join_past(problem)
     return _replace_past(problem, whole.key, whole.value, 0)
-
-
-def _forget_past(problem: Problem) -> Problem:
-    return problem.but(past_key=None, past_value=None)
 
 
 def _put_past_behind(problem: Problem) -> Problem:
@@ -303,9 +291,9 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "softmax_over_batch": PlainMistake("the softmax runs over the batch, not over the keys",
                                        of_weights=_normalise_over(0)),
     "not_normalised": PlainMistake("the exponentials are not divided by their sum",
-                                   of_weights=_skip_normalising),
+                                   of_weights=_skip_normalising(np.exp)),
     "no_softmax": PlainMistake("there is no softmax: the logits themselves are the weights",
-                               of_weights=_weigh_by_logits),
+                               of_weights=_skip_normalising(np.asarray)),
     "sum_not_rescaled": PlainMistake(
         "the running sum is not rescaled when the maximum rises, from key to key",
         of_weights=_accumulate_keys(rescales_sum=False, rescales_output=True)),
@@ -375,24 +363,25 @@ MISTAKES: Mapping[str, PlainMistake] = {
     "keys_and_values_exchanged": PlainMistake("keys and values are exchanged",
                                               of_problem=_swap_memory),
     "keys_by_values": PlainMistake("keys are projected by the weights of the values",
-                                   of_params=_take_projection("key", "value")),
+                                   of_params=_replace_projections(key="value")),
     "values_by_keys": PlainMistake("values are projected by the weights of the keys",
-                                   of_params=_take_projection("value", "key")),
+                                   of_params=_replace_projections(value="key")),
     "queries_by_keys": PlainMistake("queries are projected by the weights of the keys",
-                                    of_params=_take_projection("query", "key")),
+                                    of_params=_replace_projections(query="key")),
     "keys_by_queries": PlainMistake("keys are projected by the weights of the queries",
-                                    of_params=_take_projection("key", "query")),
+                                    of_params=_replace_projections(key="query")),
     "values_by_queries": PlainMistake("values are projected by the weights of the queries",
-                                      of_params=_take_projection("value", "query")),
+                                      of_params=_replace_projections(value="query")),
     "query_and_key_projections_exchanged": PlainMistake(
         "the projections of queries and keys are exchanged",
-        of_params=_exchange_projections("query", "key")),
+        of_params=_replace_projections(query="key", key="query")),
     # what is past
     "past_causal_from_first_key": PlainMistake(
         "behind a past, the causal mask counts from the first key: it forgets that there is a past",
         of_problem=_count_from_first_key, is_causal=True, is_of_past=True),
-    "past_forgotten": PlainMistake("the past in the cache is not seen",
-                                   of_problem=_forget_past, is_of_past=True),
+    "past_forgotten": PlainMistake(
+        "the past in the cache is not seen", is_of_past=True,
+        of_problem=lambda problem: problem.but(past_key=None, past_value=None)),
     "past_behind_new_keys": PlainMistake(
         "new keys stand before those of the past, which the cache holds",
         of_problem=_put_past_behind, is_of_past=True),

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TURNING_NAME = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
-"""Matches the name of a call that turns."""
 PLACE_ADDING_NAME = re.compile(r"alibi|slope|(rel|pos)[a-z]*_?(bias|pos|emb)")
 """Matches the name of a call that adds a bias by places to its argument."""
 _PAIR = 2

@@ -53,7 +53,6 @@ LimitValues = Mapping[str, bool | int | str]
 MOST_DEATHS = 5
 """How often the callee's process may die before the search ends; it is restarted each time."""
 _LARGEST_SIDE = 64
-"""The largest side of a square of tokens."""
 _COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 """Matches what makes a part of a message bold or red on a terminal."""
 _DEEPEST_OUTPUT = 2  # steps to an output in what comes back

@@ -22,7 +22,6 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
 from attnspec.scaffold.callee_process import CalleeProcess, locate_target
-from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.manifest import (
     describe_conventions,
     describe_dtypes,
@@ -87,7 +86,11 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
     trier = Trier(process)
     try:
         if rotary.looks_rotary(callee := process.examine(target)):
-            return _write_rotary(callee, process, folder)
+            turning = rotary.find_rotary_form(callee, process)
+            return WrittenAdapter(
+                *name_adapter(turning.call), rotary.write_rotary(turning, folder),
+                write_head(turning.call), rotary.write_rotary_entry(turning, process),
+                tuple(rotary.describe_rotary(turning)))
         form = find_form(target, trier)
         learned = measure_adapter(form, trier)
         found = (*learned.warnings, *describe_form(form), *describe_dtypes(learned),
@@ -97,13 +100,6 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
                               form.demanded_keywords, (*form.warnings, *learned.warnings))
     finally:
         client.close()
-
-
-def _write_rotary(callee: ExaminedCallable, process: CalleeProcess, folder: str) -> WrittenAdapter:
-    form = rotary.find_rotary_form(callee, process)
-    return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder),
-                          write_head(form.call), rotary.write_rotary_entry(form, process),
-                          tuple(rotary.describe_rotary(form)))
 
 
 def _choose_keras_backend() -> Mapping[str, str]:

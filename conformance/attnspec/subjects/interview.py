@@ -204,7 +204,6 @@ STARTS = (
     PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
     replace(PLAIN, B=1, D=64, Dv=64), replace(PLAIN, D=128, Dv=128), replace(PLAIN, T=128, S=128),
     Sizes(1, 2, 2, 128, 128, 64, 64), Sizes(1, 1, 1, 128, 128, 128, 128))
-"""The sizes that are tried first."""
 
 LENGTHS = ((1, 16), (1, 128), (64, 64), (128, 128), (256, 256))
 WIDTHS = (64, 128, 32, 80, 96, 256)
@@ -218,7 +217,6 @@ TOGETHER = ((1, 128), (128, 128)), (64, 128), ((8, 1), (8, 8), (32, 8))
 """T and S, D, H and Hkv that are tried together, as some functions check them together."""
 
 MOST_STEPS = 8
-"""How many different refusals are followed."""
 
 
 def start_of(interview: Interview) -> Case | None:
@@ -404,14 +402,13 @@ class _RefusalSearch:
 
     def _along_or_groups(self, axis: str) -> tuple[tuple[RefusalCondition, ...], ...]:
         """Finds the conditions along an axis, or of Hkv, where one head broadcasts."""
-        if axis != "G" or "H" in self.kept_keywords or not self._refuses_all_but_one_key_head():
+        if axis != "G" or "H" in self.kept_keywords:
             return (self._find_axis_conditions(axis),)
-        return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
-
-    def _refuses_all_but_one_key_head(self) -> bool:
         one = ({"G": groups, "H": groups} for groups in GROUPS)
         more = ({"G": groups, "H": groups * heads} for groups in GROUPS for heads in (2, 3))
-        return all(map(self._refuses, more)) and not any(map(self._refuses, one))
+        if not all(map(self._refuses, more)) or any(map(self._refuses, one)):
+            return (self._find_axis_conditions(axis),)
+        return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
 
     def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
         def move_to(size: int) -> Mapping[str, int]:

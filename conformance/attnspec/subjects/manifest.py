@@ -214,20 +214,12 @@ def _read_library(fields: Fields, folder: Path) -> Library:
     program = read_program(fields, folder)
     distribution, versions = fields.text("distribution", ""), read_versions(fields)
     return Library(
-        name=fields.text("library"),
-        folder=folder.name,
-        distribution=distribution,
-        also_distributed_as=fields.texts("also_distributed_as", ()),
-        versions=versions,
-        homepage=fields.url("homepage", ""),
-        issues=fields.url("issues", ""),
-        install=fields.text("install", ""),
-        requires="" if program else read_modules(fields),
-        program=program,
-        interpreter=read_interpreter(fields, folder),
-        tested=read_ends(fields, distribution, versions),
-        since=read_since(fields),
-    )
+        name=fields.text("library"), folder=folder.name, distribution=distribution,
+        also_distributed_as=fields.texts("also_distributed_as", ()), versions=versions,
+        homepage=fields.url("homepage", ""), issues=fields.url("issues", ""),
+        install=fields.text("install", ""), requires="" if program else read_modules(fields),
+        program=program, interpreter=read_interpreter(fields, folder),
+        tested=read_ends(fields, distribution, versions), since=read_since(fields))
 
 
 def _narrow_library(library: Library, subject: Fields) -> Library:
@@ -249,25 +241,19 @@ def _read_subject(fields: Fields, library: Library, folder: Path) -> Registered:
     if not cannot_run or "function" in fields.mapping:
         function = _read_function_name(fields, adapters)
     declaration = replace(
-        read_declaration(fields), variants=_read_variants(fields, adapters),
+        read_declaration(fields), variants={
+            name: _read_variant(name, inner, adapters) for name, inner in fields.inner(
+                "variants", "the variants", optional=True).read_named("the variant")},
         precision_on=read_precision_on(fields), made=read_made(fields),
         defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
         deviations=tuple(_read_deviation(inner, folder) for inner in fields.read_each(
             "deviations", "a deviation", optional=True)))
     return Registered(
-        id=f"{library.folder}/{fields.name('id')}",
-        title=fields.text("title"),
-        function=function,
-        declaration=declaration,
-        library=library,
-        document=fields.text("document", ""),
-        note=fields.text("note", ""),
-        where=fields.place("id"),
+        id=f"{library.folder}/{fields.name('id')}", title=fields.text("title"), function=function,
+        declaration=declaration, library=library, document=fields.text("document", ""),
+        note=fields.text("note", ""), where=fields.place("id"),
         process=read_variables(fields.inner("process", "the process", optional=True)),
-        requires=read_modules(fields),
-        cannot_run=cannot_run,
-        backward=fields.text("backward", ""),
-    )
+        requires=read_modules(fields), cannot_run=cannot_run, backward=fields.text("backward", ""))
 
 
 def _read_function_name(fields: Fields, folder: Path | None) -> str:
@@ -286,27 +272,17 @@ def _read_function_name(fields: Fields, folder: Path | None) -> str:
     return function
 
 
-def _read_variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
-    variants = fields.inner("variants", "the variants", optional=True)
-    return {name: _read_variant(name, inner, folder)
-            for name, inner in variants.read_named("the variant")}
-
-
 def _read_variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quote_value(name)} is not a name for a variant: {NAME_SAYS}.",
                            where=fields.place())
     return Variant(
-        name=name,
-        function=_read_function_name(fields, folder),
-        conventions=read_conventions(fields),
-        precision=read_precision(fields),
+        name=name, function=_read_function_name(fields, folder),
+        conventions=read_conventions(fields), precision=read_precision(fields),
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
-        compiles=fields.flag("compiles", default=False),
-        precision_on=read_precision_on(fields),
-        versions=read_versions(fields),
-    )
+        compiles=fields.flag("compiles", default=False), precision_on=read_precision_on(fields),
+        versions=read_versions(fields))
 
 
 def read_script(fields: Fields, folder: Path) -> Path:
@@ -339,14 +315,11 @@ def _read_deviation(fields: Fields, folder: Path) -> Deviation:
     return Deviation(
         clause=fields.text("clause"),
         verdict=fields.one_of("verdict", verdicts, kind="verdict of a failure"),
-        reason=fields.text("reason"),
-        issue=fields.url("issue", ""),
+        reason=fields.text("reason"), issue=fields.url("issue", ""),
         script=(read_script(fields, folder).relative_to(folder).as_posix()
                 if "script" in fields.mapping else ""),
-        until=until,
-        dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
-        where=fields.place("clause"),
-    )
+        until=until, dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
+        where=fields.place("clause"))
 
 
 # The interpreter that `python` of a manifest names

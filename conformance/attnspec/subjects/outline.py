@@ -20,10 +20,8 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, signature_of
 
 SHOWN = 8
-"""How many functions of a file a message names."""
 
 BY_HAND = "docs/writing-an-adapter.md"
-"""The page on writing an adapter."""
 
 _ARRAYS = 3
 """The least number of attention's parameters: query, key and value."""
@@ -225,12 +223,10 @@ def _list_callables(tree: ast.Module) -> Iterator[str]:
                 yield name
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
                 yield name
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if made & _list_names(call):
-                yield name
-
-
-def _list_names(call: ast.Call) -> set[str]:
-    return {node.id for node in (call.func, *call.args) if isinstance(node, ast.Name)}
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function, args=args)):
+                named = {node.id for node in (function, *args) if isinstance(node, ast.Name)}
+                if made & named:
+                    yield name
 
 
 def _describe_functions(file: Path, name: str) -> str:

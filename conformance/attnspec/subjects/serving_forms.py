@@ -326,7 +326,8 @@ def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     if pattern == "beside_another":
         beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                       _store_in_halves(problem.past)))
-        return SteppedDecoding(_alternate_calls(own, beside), last)
+        pairs = zip(own, beside, strict=True)
+        return SteppedDecoding(tuple(step for pair in pairs for step in pair), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)
@@ -432,8 +433,3 @@ def _make_other_call(problem: Problem) -> Problem:
             other = value if has_meanings else -value
             moved[name] = np.ascontiguousarray(np.roll(other, 1, axis=2))
     return problem.but(**scales, **moved)
-
-
-def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
-    pairs = zip(own, other, strict=True)
-    return tuple(step for pair in pairs for step in pair)

@@ -279,8 +279,8 @@ def find_function_form(names: Collection[str], function: FunctionDescription,
                                     "function takes both: attend(query, key, value, *, cu_query, "
                                     "cu_key, ...)")
     _refuse_unfit(function, [each for each in names if each in KEYWORDS], EXPRESSED,
-                  f"{name} is packed (it takes cu_query and cu_key) and takes {{!r}}, which packed "
-                  "arrays have no place for. A packed function may take {}.")
+                  f"{name} is packed (it takes cu_query and cu_key) and takes {{!r}}, which "
+                  f"packed arrays have no place for. A packed function may take {{}}.")
     return InputForm.PACKED, frozenset(names) & GIVES.keys()
 
 
@@ -299,8 +299,8 @@ def _check_paged(names: Collection[str], function: FunctionDescription, name: st
                                     "...)")
     named = [each for each in names if each in {*KEYWORDS, *BORDERS} - {TABLE}]
     _refuse_unfit(function, named, HELD_IN_PAGES,
-                  f"{name} is paged (it takes {TABLE}) and takes {{!r}}, which has no place beside "
-                  "pages. A paged function may take {}.")
+                  f"{name} is paged (it takes {TABLE}) and takes {{!r}}, which has no place "
+                  f"beside pages. A paged function may take {{}}.")
 
 
 def _check_decoder(names: Collection[str], function: FunctionDescription, name: str) -> None:
@@ -375,8 +375,8 @@ def _complain_of_position(parameter: Parameter) -> str:
     """Complains of a keyword that can be given by position only; else ""."""
     if parameter.kind is not Parameter.POSITIONAL_ONLY:
         return ""
-    return (f"{parameter.name!r} by position only, but attnspec gives only query, key and value by "
-            "position.")
+    return (f"{parameter.name!r} by position only, but attnspec gives only query, key and value "
+            "by position.")
 
 
 def suggest_parameter(name: str, taken: Collection[str]) -> str:

@@ -199,8 +199,9 @@ class Subject:
             limits = replace(limits, ties_value_width=False)  # lowering makes it as wide as needed
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
-        if problem.has_past:
-            yield self._misfit_of_past(_count_new_keys(problem))
+        if problem.has_past and not limits.takes_behind_past(sizes.T, problem.key.shape[-2]):
+            yield (f"{self.id} takes only as many new keys as queries where there is a past; here "
+                   f"{_count_new_keys(problem)}")
         yield self._misfit_of_sizes(limits, sizes, given)
         yield self.lacks(frozenset(given))
 
@@ -241,12 +242,6 @@ class Subject:
     def _misfit_of_sizes(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
         reason = limits.misfit_of(sizes.by_axis, keywords)
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
-
-    def _misfit_of_past(self, call: Sizes) -> str:
-        if self.declaration.limits.takes_behind_past(call.T, call.S):
-            return ""
-        return (f"{self.id} takes only as many new keys as queries where there is a past; here "
-                f"{call}")
 
     def _words_for(self, reason: str) -> str:
         """Returns what the function said where it is known to refuse it."""
@@ -555,14 +550,12 @@ def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
     declared = subject.declaration
     if why_no_form(declared):
         return subject
-    made = {form: _make_form(subject, form, called_there(form, declared.lift))
-            for form in sorted(forms)}
+    made: dict[str, Subject] = {}
+    for form in sorted(forms):
+        name = called_there(form, declared.lift)
+        made[form] = replace(subject.with_gradients, id=f"{subject.id}[{name}]", variants={},
+                             callee=VariantCallee(subject.callee, form, name), backward=None)
     return replace(subject, made=made)
-
-
-def _make_form(subject: Subject, form: str, name: str) -> Subject:
-    return replace(subject.with_gradients, id=f"{subject.id}[{name}]",
-                   callee=VariantCallee(subject.callee, form, name), variants={}, backward=None)
 
 
 def why_no_form(declaration: Declaration) -> str:

@@ -140,12 +140,10 @@ def describe_loaded(source: FunctionSource, target: str, client: Client,
     """Loads a callable by the client and describes it. Raises TargetError."""
     client.begin_item()
     try:
-        header = {"from": source.header, "name": source.name, "versions": list(versions)}
-        if not client.surroundings.is_here:
-            header["from"] = source.header_elsewhere
-        if source.backward:
-            header["backward"] = source.backward
-        return client.load(header)
+        where = source.header if client.surroundings.is_here else source.header_elsewhere
+        named = {"backward": source.backward} if source.backward else {}
+        return client.load({"from": where, "name": source.name, "versions": list(versions),
+                            **named})
     except NotLoadedThere as cause:
         raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
@@ -229,14 +227,17 @@ def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction
                           keywords=list_offered_keywords(declaration))
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
+    declaration = _drop_untakeable(declaration, callee)
+    flushing = dict(_list_flushing(declaration, callee))
+    declaration = replace(declaration, precision={**declaration.precision, **flushing})
     library = Library(name=source.module)
     if not source.file and not source.text:
         distribution = distribution_of(source.module.partition(".")[0])
         library = replace(library, distribution=distribution)
     # an object's docstring is its class's, and says nothing
     title = (described.doc if described.is_function else "") or source.name
-    subject = Subject(target, title, callee, _as_machine_is(declaration, callee),
-                      described.place, library, description=described)
+    subject = Subject(target, title, callee, declaration, described.place, library,
+                      description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
@@ -283,12 +284,6 @@ def _start_client(key: str, surroundings: Surroundings, folders: Iterable[Path] 
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
     return client_of((key, repr(surroundings), adapters), make_client)
-
-
-def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
-    """Adds what holds on the callee's machine: untakeable dtypes, flushed subnormals if unsaid."""
-    taken = _drop_untakeable(declaration, callee)
-    return replace(taken, precision={**taken.precision, **dict(_list_flushing(taken, callee))})
 
 
 def _list_flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType, Any]]:

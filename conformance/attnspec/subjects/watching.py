@@ -110,7 +110,6 @@ def _measure_seconds(subject: Subject, dtype: DType, length: int, calls: int) ->
 
 
 MOST_HANGS = 3
-"""How many calls in a row may hang."""
 
 LATE_SECONDS = 0.1
 """Seconds after which the first answer has to be unchanged."""

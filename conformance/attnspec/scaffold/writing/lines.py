@@ -92,7 +92,6 @@ def _sort_statements(statements: Iterable[str]) -> list[str]:
 
 
 LINE_WIDTH = 100
-"""The width of a line that is written."""
 
 
 def find_names(*texts: str) -> frozenset[str]:
