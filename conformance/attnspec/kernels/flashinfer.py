@@ -94,7 +94,6 @@ Theirs = Any
 
 def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
     """Makes a class that implements FlashInfer-Bench's `Evaluator` for gqa_ragged and gqa_paged.
-
     Where a clause fails, the evaluation is INCORRECT_NUMERICAL, or RUNTIME_ERROR where the kernel
     raised, with clause, case and line to replay in its log. Where all hold, FlashInfer-Bench's own
     evaluator decides, and takes the time. Raises ImportError where FlashInfer-Bench is not

@@ -55,9 +55,8 @@ class TargetLocation:
 
 
 def locate_target(target: str) -> TargetLocation:
-    """Locates `package.module:name`, or `path/to/file.py:name` by the module that the file is.
-
-    A file in a package (`__init__.py`) is a module of that package, so that it may import
+    """Locates `package.module:name`, or `path/to/file.py:name` by the module that the file is. A
+    file in a package (`__init__.py`) is a module of that package, so that it may import
     relatively; any other is one of its own folder, where its siblings are found. A file whose name
     is no module's, or one of Python's own, gets a name. Raises TargetError.
     """
@@ -98,7 +97,6 @@ def write_loading(module: str, file: str) -> list[str]:
 LOADING_IMPORTS = ("import sys",
                    "from importlib.util import module_from_spec, spec_from_file_location",
                    "from pathlib import Path")
-"""The imports that these lines need."""
 
 
 class OutOfTime(TargetError):  # noqa: N818  (named for what happened)

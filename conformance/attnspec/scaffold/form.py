@@ -254,6 +254,10 @@ class CallForm:
         """Returns the form with this warning before the others."""
         return replace(self, warnings=(said, *self.warnings))
 
+    def with_variant(self, name: str, variant: CallForm) -> CallForm:
+        """Returns the form with one more variant."""
+        return replace(self, variants={**self.variants, name: variant})
+
     def leave_out(self, parameter: str, why: str, demanded: Sequence[str]) -> CallForm:
         """Warns that a parameter is not judged, and demands these keywords."""
         warning = f"NOT JUDGED: {parameter}. {why}"

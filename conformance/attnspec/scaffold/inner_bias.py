@@ -186,9 +186,11 @@ def list_bias_switches(form: CallForm, parameters: Parameters,
     flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
     for at, name in flags:
         more = {name: "False"}
-        given, construction = ({**form.arguments, **more}, form.construction) if at is Site.CALL else (
-            form.arguments, {**form.construction, **more})
-        yield replace(form, arguments=given, construction=construction), f"{name} is False"
+        if at is Site.CALL:
+            off = replace(form, arguments={**form.arguments, **more})
+        else:
+            off = replace(form, construction={**form.construction, **more})
+        yield off, f"{name} is False"
     for places, names in list_call_replacements(form, trier, PLACE_ADDING_NAME):
         listed = " and ".join(names)
         yield replace(form, replacements={**form.replacements, **places}), f"{listed} is replaced by what adds nothing"

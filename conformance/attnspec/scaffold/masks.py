@@ -126,7 +126,6 @@ HIDES_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows 
               "attention: that is fit for padding, and is no `mask`. Rows of the tokens that it "
               "leaves were right in the one case that was tried.")
 KEY_MASK_LIMITS = {"mask_axes": "BS"}
-"""The limit of a mask that is read as one of keys."""
 
 _ROW_MASK_SHAPES = (("mask[:, 0, :, 0]", "mask[:, 0, 0]", "(B,S)"),
                     ("mask[:, 0, :, 0][:, None, None]", "mask[:, :1, :1]", "(B,1,1,S)"))

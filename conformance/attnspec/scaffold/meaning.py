@@ -65,7 +65,6 @@ _OFF_DEFAULTS: Mapping[str, tuple[object, ...]] = {
 """By role, the defaults that need no switching off."""
 
 _SWITCH_TEXTS: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
-"""By role, what a constructor is told."""
 _OWNER_TEXT = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLE_TEXTS = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
                 "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")

@@ -68,7 +68,9 @@ def measure_unlikeness(truth: Expected, output: Array) -> float:
     seen = truth.sees_keys[..., None]
     first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
+    if math.isnan(lengths):
+        return 2.0
+    return 1 - float(first @ second) / lengths if lengths else 1.0
 
 
 def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:

@@ -76,13 +76,15 @@ def _list_turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator
 def _list_assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
     """Lists what an assignment gives, and the names that take it."""
     target, value = node.targets[0], node.value
-    listed = [each.id if isinstance(each, ast.Name) else "" for each in target.elts] if isinstance(
-        target, ast.Tuple) else [target.id] if isinstance(target, ast.Name) else []
-    if isinstance(value, ast.Tuple) and len(value.elts) == len(listed):
-        for each, name in zip(value.elts, listed, strict=True):
+    if not isinstance(target, ast.Tuple | ast.Name):
+        return
+    targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = tuple(each.id if isinstance(each, ast.Name) else "" for each in targets)
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
+        for each, name in zip(value.elts, names, strict=True):
             yield each, (name,)
-    elif listed:
-        yield value, tuple(listed)
+    else:
+        yield value, names
 
 
 def _find_called(func: ast.expr) -> tuple[str, bool]:

@@ -80,9 +80,8 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
 
 
 def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
-    """Says whether the first key weighs 1 in a half dtype, though the others weigh something.
-
-    In float32 each of the others is seen to weigh between a quarter and half of a step. With two
+    """Says whether the first key weighs 1 in a half dtype, though the others weigh something. In
+    float32 each of the others is seen to weigh between a quarter and half of a step. With two
     keys, a row's sum is rounded before weights are divided by it; with many, whose weights are
     many steps together, the running sum is, key by key.
     """

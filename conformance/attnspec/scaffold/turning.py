@@ -154,11 +154,10 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
     """Adds a variant that turns by a quarter, and a warning where it answers otherwise."""
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
-        return replace(form, variants={**form.variants, QUARTER_TURN: variant})
+        return form.with_variant(QUARTER_TURN, variant)
     warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. "
                "Queries and keys are not turned alike: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, QUARTER_TURN: variant},
-                   warnings=(warning, *form.warnings))
+    return form.with_variant(QUARTER_TURN, variant).with_warning(warning)
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:

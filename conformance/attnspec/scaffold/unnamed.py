@@ -89,21 +89,22 @@ _TUNING_NAME = re.compile(r"block|chunk|tile|split|bucket|unroll")
 
 def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
     """Adds a variant with another number that should change nothing; a warning if it does."""
-    is_number = isinstance(parameter.default, int) and not isinstance(parameter.default, bool) and parameter.default > 1
+    number = parameter.default
+    if not isinstance(number, int) or isinstance(number, bool) or number <= 1:
+        return form
     is_told = bool(_TUNING_NAME.search(parameter.name)) and not form.positional_order
-    if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
+    if not is_told or form.next_cache or parameter.name in form.variants:
         return form
     variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)},
                       variants={})
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
-        return replace(form, variants={**form.variants, parameter.name: variant})
+        return form.with_variant(parameter.name, variant)
     if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
     warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, "
                f"{wrong.objection}. It should change nothing: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, parameter.name: variant},
-                   warnings=(warning, *form.warnings))
+    return form.with_variant(parameter.name, variant).with_warning(warning)
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:
@@ -126,9 +127,12 @@ def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
 
 def _list_untried(form: CallForm, parameters: Parameters) -> list[str]:
     """Lists the parameters to which no check passes anything, those of the call first."""
-    harmless = {name for at, listed in parameters.items() for name, role in find_roles(listed, at).items()
-                if role in _HARMLESS_ROLES and (role != "place" or at is Site.CONSTRUCTOR or "layer" in name.lower())}
-    names = [name for name in form.defaults
-             if name not in {*harmless, *form.unjudged_parameters, *_HARMLESS_NAMES, "training"}]
+    known = {*form.unjudged_parameters, *_HARMLESS_NAMES, "training"}
+    for at, listed in parameters.items():
+        for name, role in find_roles(listed, at).items():
+            is_place = role == "place" and at is Site.CALL and "layer" not in name.lower()
+            if role in _HARMLESS_ROLES and not is_place:
+                known.add(name)
+    names = [name for name in form.defaults if name not in known]
     called = {each.name for each in parameters[Site.CALL]}
     return sorted(names, key=lambda name: name not in called)

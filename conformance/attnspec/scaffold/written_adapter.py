@@ -126,13 +126,10 @@ class CandidateAdapter:
 
 def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
     """Yields, for each Python file, the reference's adapter with the file's class or function in
-    its place.
-
-    written: the adapter of the reference, target (`package.module:name`). paths: files, and
-    folders of files. The file's NAMENew is taken if there is one, else NAME.
-
-    Raises TargetError for a file that has neither, is no Python or not there, or has another's
-    name, and where the adapter does not import the reference by its name.
+    its place. written: the adapter of the reference, target (`package.module:name`). paths: files,
+    and folders of files. The file's NAMENew is taken if there is one, else NAME. Raises
+    TargetError for a file that has neither, is no Python or not there, or has another's name, and
+    where the adapter does not import the reference by its name.
     """
     names: dict[str, Path] = {}
     listed = [sorted(path.glob("[!_]*.py")) if path.is_dir() else [path] for path in paths]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _MADE_FIELDS = ("attnspec", "spec", "effort", "seed", "strict", "tried")
 _TRIED_FIELDS = ("subjects", "dtypes", "clauses")
 DIGEST_DIGITS = 12
-"""How many digits of the spec's digest are kept."""
 
 
 @dataclass(frozen=True, slots=True)

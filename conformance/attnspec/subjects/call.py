@@ -289,12 +289,10 @@ def private_copy(array: Array) -> Array:
 
 def read_answer(ended: CallEnding, call: Call, changed: Set[int],
                 now: Callable[[], Array | None]) -> SubjectAnswer:
-    """Reads the answer of a call that has ended.
-
-    changed: the ids of the given arrays, of any shape, that it changed. now: returns what the
-    subject's memory of the output (B,H,T,Dv) or (B,T,M) holds, or None where it was freed.
-
-    Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
+    """Reads the answer of a call that has ended. changed: the ids of the given arrays, of any
+    shape, that it changed. now: returns what the subject's memory of the output (B,H,T,Dv) or
+    (B,T,M) holds, or None where it was freed. Raises SubjectRaised, UnusableAnswer,
+    NotDifferentiated or FormNotMade.
     """
     if ended.how == "raised":
         raise read_raised(ended.details, ended.stderr)

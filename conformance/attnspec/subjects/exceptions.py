@@ -190,11 +190,10 @@ def failure_of_adapter(raised: SubjectRaised, subject: str,
 
 
 def is_fault_of_adapter(raised: SubjectRaised) -> bool:
-    """Says whether an adapter raised it in its own file, and not what the adapter calls.
-
-    It asks for what is not there (an attribute, a keyword, a name to import), leaves out what is
-    needed, asks for a number that is not there yet, or stumbles over what it got. What it raises
-    on purpose counts for its subject.
+    """Says whether an adapter raised it in its own file, and not what the adapter calls. It asks
+    for what is not there (an attribute, a keyword, a name to import), leaves out what is needed,
+    asks for a number that is not there yet, or stumbles over what it got. What it raises on
+    purpose counts for its subject.
     """
     if raised.module.partition(".")[0] != ADAPTER_PACKAGE or raised.act == RAISING:
         return False

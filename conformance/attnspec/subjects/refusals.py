@@ -381,7 +381,6 @@ class Width:
 OPTIONAL_WIDTHS: Mapping[str, Width] = {
     "ties_model_width": Width("a model of another width (M ≠ H·D)", more=3),
     "ties_value_width": Width("values of another width (Dv ≠ D)", Dv=6)}
-"""By the limit that says the same, the widths."""
 
 
 def with_widths(subject: Subject) -> Subject:

@@ -52,12 +52,9 @@ def registered_subjects(folders: Iterable[Path | str] = (), *,
 def load_target(target: str, surroundings: Surroundings | None = None, *, lift: str = "",
                  folders: Sequence[Path | str] = ()) -> Subject:
     """Loads the subject of a target: an id, `package.module:function` or
-    `path/to/file.py:function`.
-
-    It lives in a process of its own with these surroundings; without any, in this one.
-
-    Raises TargetError (not found, not importable, not an attention function), ManifestError,
-    UsageError.
+    `path/to/file.py:function`. It lives in a process of its own with these surroundings; without
+    any, in this one. Raises TargetError (not found, not importable, not an attention function),
+    ManifestError, UsageError.
     """
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 

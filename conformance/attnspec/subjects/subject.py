@@ -114,12 +114,11 @@ class Subject:
         return self.description.module.partition(".")[0] if self.description else ""
 
     def answer(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
-        """Returns what the subject makes of a problem of its kind.
-
-        A layer gets attention's problems through identity or selection projections. Where the
-        output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
-        NotDifferentiated where the output has no gradient; ValueError where `refuses` gives a
-        reason; ReleaseError where the adapter itself fails.
+        """Returns what the subject makes of a problem of its kind. A layer gets attention's
+        problems through identity or selection projections. Where the output's gradient is given,
+        gradients come with it. Raises SubjectRaised, UnusableAnswer, NotDifferentiated where the
+        output has no gradient; ValueError where `refuses` gives a reason; ReleaseError where the
+        adapter itself fails.
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")

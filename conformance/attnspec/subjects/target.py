@@ -437,10 +437,9 @@ _LEFT_OUT_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "
 
 
 def read_files(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
-    """Reads the files that a target may import: by the name that each gets there, its text.
-
-    For `path/to/file.py:function` that is its folder. For `package.module:function` it is the
-    package, or the module and its siblings, if it lies in the working directory; else it has to be
+    """Reads the files that a target may import: by the name that each gets there, its text. For
+    `path/to/file.py:function` that is its folder. For `package.module:function` it is the package,
+    or the module and its siblings, if it lies in the working directory; else it has to be
     installed over there. For a registered subject it is every adapter. Raises TargetError where
     that is too much.
     """

@@ -115,7 +115,6 @@ LATE_SECONDS = 0.1
 """Seconds after which the first answer has to be unchanged."""
 
 REPEATED_EVERY = 2.0
-"""Seconds after which the first call is made again."""
 
 NEAR_DISTANCE = 2.0**-5
 """How far answers to the same call may be apart, for kernels that add up in any order. It is

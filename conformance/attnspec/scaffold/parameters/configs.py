@@ -116,11 +116,10 @@ ConfigNumbers = Mapping[str, int | float | bool]
 
 def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
                        process: CalleeProcess, *, is_dict: bool) -> tuple[str, ...]:
-    """Lists the config fields that the class `module:name` asks for until it raises.
-
-    Returns none if it cannot be satisfied. known: by plain name, the answer to a field. A field of
-    unknown name is False, but absent for a question that can do without (`getattr(config, name,
-    default)`). others: what else has to be given.
+    """Lists the config fields that the class `module:name` asks for until it raises. Returns none
+    if it cannot be satisfied. known: by plain name, the answer to a field. A field of unknown name
+    is False, but absent for a question that can do without (`getattr(config, name, default)`).
+    others: what else has to be given.
     """
     text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
                                most=_MOST_UNKNOWN_FIELDS, others=dict(others), parameter=parameter,
@@ -139,14 +138,12 @@ _SWITCHED_OFF_KEYWORDS = [word.name for word in KEYWORDS.values()
                           if word.in_layers and word.acts is Acts.LOGITS and not word.axes]
 """The keywords that a config switches on for a whole layer, by a number."""
 OFF_IN_CONFIG = "None"
-"""What the field of such a keyword is set to."""
 _FIELD_TEXTS: Mapping[Kind, Mapping[str, str]] = {
     kind: {**SIZES_BY_ROLE[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T",
            "place": "0", "batch": "B", "scale_width": "D", "rotary_width": "D",
            "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
            **dict.fromkeys(_SWITCHED_OFF_KEYWORDS, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
-"""By role, what a field is set to."""
 _CROSS_NUMBERS: Mapping[str, int] = {
     "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H,
     "H": CROSS_SIZES.H,

@@ -32,11 +32,9 @@ def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[st
                keys: Mapping[str, Key] | None = None,
                deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
     """Finds the parts of trees that a function takes, by path, with the names that each is given.
-
-    A part that is taken further apart by readable keys is left out.
-
-    at: the place of the function among `functions`. names: by name in the function, the part that
-    it stands for. keys: by name, a key that the function is passed.
+    A part that is taken further apart by readable keys is left out. at: the place of the function
+    among `functions`. names: by name in the function, the part that it stands for. keys: by name,
+    a key that the function is passed.
     """
     try:
         top = ast.parse(textwrap.dedent(functions[at].source)).body[0]

@@ -20,7 +20,6 @@ from attnspec.scaffold.writing.lines import (
 
 LAYER_HELPER = "_layer"
 _CALLED_WHEN_BORN = (CallableKind.LINEN, CallableKind.HAIKU)
-"""The families whose parameters a call makes."""
 _RANDOM_KEY = "jax.random.key(0)"
 _RETURN_LINE = "    return layer"
 
@@ -29,13 +28,16 @@ def write_layer(form: CallForm, name: str = LAYER_HELPER) -> list[str]:
     """Writes the helper of this name, which gives the layer ready to be called. While its
     parameters are not known, the layer is not filled.
     """
-    doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
+    filled = " with these parameters" if form.state else ""
+    doc = f"The layer{filled}, ready to be called."
     made = _WRITERS_BY_FAMILY[form.family](form)
     is_born = form.kind is Kind.LAYER and form.state is None and form.family not in _CALLED_WHEN_BORN
-    wrapped = _wrap_call(form,
-                         made) if (form.replacements or form.gathered_inputs) and not is_born else _return_at_once(made)
-    lines = [*_write_config(form), *wrapped]
-    return write_helper(form, name, f"Callable[..., {templates_of(form).array_type}]", doc, lines)
+    if (form.replacements or form.gathered_inputs) and not is_born:
+        made = _wrap_call(form, made)
+    else:
+        made = _return_at_once(made)
+    returns = f"Callable[..., {templates_of(form).array_type}]"
+    return write_helper(form, name, returns, doc, [*_write_config(form), *made])
 
 
 def _wrap_call(form: CallForm, made: list[str]) -> list[str]:

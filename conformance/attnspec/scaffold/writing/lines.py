@@ -51,7 +51,8 @@ def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> lis
                    if name]
     own = form.module.partition(".")[0] if folder else ""
     is_file = folder.endswith(".py")
-    statements += LOADING_IMPORTS if is_file else ["import sys", "from pathlib import Path"] if folder else []
+    if folder:
+        statements += LOADING_IMPORTS if is_file else ["import sys", "from pathlib import Path"]
     sections = {line: _find_section(line, own) for line in statements}
     standard, installed, here = (_sort_statements([line for line in statements if sections[line] == each])
                                  for each in ("standard", "installed", "here"))
@@ -85,7 +86,9 @@ def _sort_statements(statements: Iterable[str]) -> list[str]:
         if line not in whole:
             names.setdefault(_find_module(line), set()).add(line.partition(" import ")[2])
     def rank(name: str) -> tuple[int, str]:
-        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+        if name.isupper():
+            return 0, name
+        return (1 if name[:1].isupper() else 2), name
 
     named = {module: ", ".join(sorted(names[module], key=rank)) for module in sorted(names, key=str.lower)}
     return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
@@ -146,9 +149,10 @@ def _write_branch(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, st
         return [f"{begin}{paths[()]}{end}"]
     heads = list(dict.fromkeys(path[0] for path in paths))
     opened, closed = _find_brackets(heads[0], holders.get(at, "SimpleNamespace"))
-    inside = [line for head in heads for line in _write_branch(
-        {path[1:]: text for path, text in paths.items() if path[0] == head}, holders, (*at, head),
-        _write_part_name(head), ",")]
+    inside: list[str] = []
+    for head in heads:
+        below = {path[1:]: text for path, text in paths.items() if path[0] == head}
+        inside += _write_branch(below, holders, (*at, head), _write_part_name(head), ",")
     return [f"{begin}{opened}", *(f"    {line}" for line in inside), f"{closed}{end}"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm
+from attnspec.scaffold.writing.lines import write_keywords
 
 _ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors",
                                       "jax": "JAX arrays"}
@@ -14,21 +15,28 @@ _ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensor
 def describe_arrays(form: CallForm) -> str:
     """Describes the arrays that it takes: `torch tensors (B,T,H,D)`."""
     shape = form.arrangement.shape
-    ours = form.kind is Kind.LAYER and form.arrangement.is_one
-    told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
-        f"key and value {shape.replace('{L}', 'S')}"
-    one = ", one input for all three" if ours else ", one memory for both" if form.limits.get("one_memory") else ""
-    return f"{_ARRAYS_BY_LIFT[form.lift]} {told}{one}"
+    is_one = form.kind is Kind.LAYER and form.arrangement.is_one
+    told = shape.replace("{L}", "T")
+    if "{L}" in shape and not is_one:
+        told += f", key and value {shape.replace('{L}', 'S')}"
+    if is_one:
+        told += ", one input for all three"
+    elif form.limits.get("one_memory"):
+        told += ", one memory for both"
+    return f"{_ARRAYS_BY_LIFT[form.lift]} {told}"
 
 
 def describe_call(form: CallForm) -> str:
     """Describes a form in part of a sentence: what is called, with what, and the output."""
-    given = {**form.construction, **form.arguments}
-    told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
-    without = f", without its {' and '.join(form.removed_parts)}" if form.removed_parts else ""
-    path = form.reading.path if form.reading else ""
-    read = f", its output {path and f'answer{path}, '}{form.reading.layout.shape}" if form.reading else ""
-    return f"a {form.family.value} that takes {describe_arrays(form)}{told}{without}{read}"
+    told = f"a {form.family.value} that takes {describe_arrays(form)}"
+    if given := write_keywords({**form.construction, **form.arguments}):
+        told += f", given {', '.join(given)}"
+    if form.removed_parts:
+        told += f", without its {' and '.join(form.removed_parts)}"
+    if form.reading:
+        place = f"answer{form.reading.path}, " if form.reading.path else ""
+        told += f", its output {place}{form.reading.layout.shape}"
+    return told
 
 
 def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") -> str:
@@ -45,8 +53,8 @@ def describe_form(form: CallForm) -> Iterator[str]:
     named = f", as {', '.join(form.array_names)}" if form.array_names else ""
     yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
-    if given := {**form.construction, **form.arguments}:
-        yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
+    if given := write_keywords({**form.construction, **form.arguments}):
+        yield f"Always given: {', '.join(given)}."
     for keyword in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
         passed = next(each for each in form.bindings if each.keyword == keyword)
         says = f": {passed.says}" if passed.says else ""
@@ -59,8 +67,9 @@ def describe_form(form: CallForm) -> Iterator[str]:
     if form.is_compiled:
         yield "It runs under jax.jit."
     yield from form.remarks
-    if left := form.defaults:
-        yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
+    if form.defaults:
+        left = (f"{name}={text}" if text else name for name, text in form.defaults.items())
+        yield f"Left at their defaults: {', '.join(left)}."
 
 
 def _describe_output(form: CallForm) -> Iterator[str]:
