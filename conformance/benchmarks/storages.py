@@ -83,11 +83,11 @@ def stored_in(storage: str, fault: Fault, dtype: DType, watch: Watch | None = No
     if STORAGES[storage].block and "blocks of tokens" in fault.reach:
         # the mistake is one of kernels whose blocks lie along the tokens; the format's usual ones lie along features
         shared = f"channel_tokens({STORAGES[storage].block})"
-    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch, shared)
+    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch, shared=shared)
 
 
 def declare_storage(subject: Subject, storage: str, dtype: DType, arrays: Sequence[str],
-                    watch: Watch | None = None, shared: str = "") -> Subject:
+                    watch: Watch | None = None, *, shared: str = "") -> Subject:
     """Attnspec's own subject, as a function that takes codes of this storage alone for these arrays. shared: how many
     entries share a scale; empty: what is usual for the storage.
     """
