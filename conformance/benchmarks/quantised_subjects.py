@@ -43,9 +43,11 @@ _HELD = re.compile(r"^\S+: (\d+ of \d+ applicable items? held.*)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of one subject. stored: what it takes or stores, by array.  passes: how large an error passes, where
-    it quantises inside.  held: how many clauses held.  seconds: of processor, for the check.  conventions: the answer by
-    the name of the question.
+    """What became of one subject.
+
+    stored: what it takes or stores, by array.  passes: how large an error passes, where it quantises inside.
+    held: how many clauses held.  seconds: of processor, for the check.
+    conventions: the answer by the name of the question.
     """
 
     subject: str
