@@ -121,16 +121,38 @@ def clauses_of_codes(fault: Fault) -> Iterator[str]:
 
 
 def judged(name: str, storage: str, dtype: str) -> Line:
-    """One fault at one storage: the record's line. `cases` are those of which a clause claimed something."""
-    began, fault = time.perf_counter(), faults()[name]
-    found = search(fault, storage, DType(dtype))
+    """One fault at one storage: the record's line. `cases` are those of which a clause claimed something.
+
+    Whether it has a trace is said of a fault that nothing convicts. One that attention without the mistake cannot be
+    compared with, as a decoder, has one.
+    """
+    began = time.perf_counter()
+    right = own_subject("sound/dequantised_first").callee
+    assert isinstance(right, InProcess)  # all of attnspec's own are
+    differs = False
+
+    def compare(arrays: Sequence[Any], keywords: Mapping[str, Any], answer: object) -> None:
+        nonlocal differs
+        try:
+            differs = differs or not are_same(right.function(*arrays, **keywords), answer)
+        except Exception:  # whatever it cannot answer
+            differs = True
+
+    found = search(faults()[name], storage, DType(dtype), compare)
     if not found["convicted"]:
-        found["has_trace"] = leaves_trace(fault, storage, DType(dtype))
+        found["has_trace"] = differs
     return {"fault": name, "storage": storage, "dtype": dtype, **found,
             "seconds": round(time.perf_counter() - began, 1)}
 
 
-def search(fault: Fault, storage: str, dtype: DType, watch: Watch | None = None) -> dict[str, Any]:
+def are_same(one: Any, other: Any) -> bool:  # noqa: ANN401  (an output, or a tuple of it and what else is asked for)
+    """Whether two answers agree bit for bit; NaN is NaN."""
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    return np.array_equal(one, other, equal_nan=True)
+
+
+def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, Any]:
     """What the clauses say of a fault at one storage; the search ends at the first that convicts. watch: sees each call
     and its answer.
     """
@@ -147,25 +169,6 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch | None = None)
         if tally.failure is not None:
             return {"convicted": True, "clause": clause, "tried": tally.tried_count, "cases": cases}
     return {"convicted": False, "cases": cases, "margin": worst}
-
-
-def leaves_trace(fault: Fault, storage: str, dtype: DType) -> bool:
-    """Whether a case gets another answer from the fault than from attention without the mistake, bit for bit. It does,
-    too, where the latter cannot be asked: a decoder's call, say.
-    """
-    right = own_subject("sound/dequantised_first").callee
-    assert isinstance(right, InProcess)  # all of attnspec's own are
-    differs = False
-
-    def compare(arrays: Sequence[Any], keywords: Mapping[str, Any], answer: object) -> None:
-        nonlocal differs
-        try:
-            differs = differs or not np.array_equal(right.function(*arrays, **keywords), answer, equal_nan=True)
-        except Exception:  # whatever it cannot answer
-            differs = True
-
-    search(fault, storage, dtype, compare)
-    return differs
 
 
 @cache
