@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.aspects.quantised.arrays import USUAL_SLOTS, shared_shape, spread_out
+from attnspec.aspects.quantised.storage import SCALE_AXES, STORAGES
 from attnspec.core.nouns import DType
-from attnspec.core.storage import SCALE_AXES, STORAGES
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.subjects.subject import Subject
@@ -59,7 +59,7 @@ class Form:
 def _form(asker: Asker, array: str) -> Form:
     limits = asker.subject.declaration.limits
     storage = getattr(limits, f"stored_{array}") or "int8"
-    return Form(storage, getattr(limits, f"{array}_scales") or STORAGES[storage].shared or "token")
+    return Form(storage, getattr(limits, f"{array}_scales") or STORAGES[storage].usual_granularity or "token")
 
 
 def _plain(asker: Asker) -> Problem:

@@ -9,7 +9,7 @@ Faults of kernels that quantise inside, which declare a storage themselves, and 
 `evaluation power` measures them. A fault is put the clauses that name it, or that convicted it
 (spec/refutations.json), and if these find nothing all other clauses of codes. It has no trace at a storage if no case
 of any clause gets another answer from it than from attention without the mistake, bit for bit: no code of int8 is
-beyond 240, and no clause gives zero points to float8.
+beyond 240, for one.
 Exit codes: 0 each share is at least 98 %, 1 one is less, 2 the record is of another spec.
 """
 
@@ -21,12 +21,9 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import functools
-import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
@@ -42,22 +39,22 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import clauses_for
-from attnspec.problems.problem import numpy_dtype
+from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Archive, Evaluator, Memory
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.own_subjects import shared_archive
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
+from resumed_record import Line, append_lines, open_record, read_lines
 
 SEED = 0
 ENOUGH = 98.0
 """Percent of the faults that leave a trace at a storage."""
-
-Line = Mapping[str, Any]
 
 
 @cache
@@ -81,27 +78,55 @@ def stored_in(storage: str, fault: Fault, dtype: DType, watch: Watch | None = No
     """The fault made anew, as a function that takes keys and values of this storage alone; if the mistake is about the
     query, queries as well. Elsewhere queries stay ordinary numbers, so that clauses of these are put, too.
     """
-    subject = own_subject(f"fault/{fault.name}")
     arrays = ("query", "key", "value") if "query" in fault.name else ("key", "value")
-    limits = replace(subject.declaration.limits, **{f"stored_{array}": storage for array in arrays})
+    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch)
+
+
+def declare_storage(subject: Subject, storage: str, dtype: DType, arrays: Sequence[str],
+                    watch: Watch | None = None) -> Subject:
+    """Attnspec's own subject, as a function that takes codes of this storage alone for these arrays."""
+    stored = {f"stored_{array}": storage for array in arrays}
+    limits = replace(subject.declaration.limits, **stored)  # type: ignore[arg-type]  # by name
     callee = subject.callee
     assert isinstance(callee, InProcess)  # all of attnspec's own are
-    callee = replace(callee, function=reading_codes(callee.function, dtype, watch))
+    callee = replace(callee, function=reading_codes(callee.function, storage, dtype, watch))
     return replace(subject, callee=callee, declaration=replace(subject.declaration, limits=limits))
 
 
-def reading_codes(attend: Callable[..., Any], dtype: DType, watch: Watch | None) -> Callable[..., Any]:
-    """The function, handed codes as numbers of the dtype under test: so attention that faults change reads them."""
+def reading_codes(attend: Callable[..., Any], storage: str, dtype: DType, watch: Watch | None) -> Callable[..., Any]:
+    """The function, handed codes as numbers of the dtype under test, and a scale for each entry in the place of one for
+    each block: so attention that faults change reads them.
+    """
+    block = STORAGES[storage].block
+
     @functools.wraps(attend)
     def read(*arrays: Any, **keywords: Any) -> Any:  # noqa: ANN401  (any keyword of attention)
         wide = [widened(array, dtype) for array in arrays]
         by_name = {name: widened(value, dtype) for name, value in keywords.items()}
+        for array, name in zip(wide, ("query", "key", "value"), strict=True):
+            for keyword in (f"{name}_scale", f"{name}_zero"):
+                if keyword in by_name and np.ndim(by_name[keyword]) == array.ndim:
+                    by_name[keyword] = spread_blocks(by_name[keyword], array, keywords, name, block)
         answer = attend(*wide, **by_name)
         if watch:
             watch(wide, by_name, answer)
         return answer
 
     return read
+
+
+def spread_blocks(scale: Array, array: Array, keywords: Mapping[str, Any], name: str, block: int) -> Array:
+    """Scales or zero points of blocks of features or of tokens as those of entries: (B,Hkv,S,D/N) or (B,Hkv,S/N,D), or
+    as they lie in a form, to what broadcasts to their array; any others as they are.
+    """
+    past = keywords.get("past_key" if name == "key" else "past_value") if name != "query" else None
+    lengths = {array.ndim - 1: array.shape[-1]}
+    if array.ndim == 4 and "block_table" not in keywords:
+        lengths[2] = array.shape[2] + (0 if past is None else past.shape[2])
+    for axis, length in lengths.items():
+        if block and scale.shape[axis] not in {1, length}:
+            scale = np.repeat(scale, block, axis).take(range(length), axis)
+    return scale
 
 
 NARROW = frozenset(storage_dtype(name) for each in STORAGES.values() for name in (each.code_type, each.scales)
@@ -120,19 +145,20 @@ def clauses_of_codes(fault: Fault) -> Iterator[str]:
     yield from (name for name in checks() if name.startswith("quantised") and name not in first)
 
 
-def judged(name: str, storage: str, dtype: str) -> Line:
+def judge_fault(name: str, storage: str, dtype: str) -> Line:
     """One fault at one storage: the record's line. `cases` are those of which a clause claimed something.
 
     Whether it has a trace is said of a fault that nothing convicts. One that attention without the mistake cannot be
-    compared with, as a decoder, has one.
+    compared with, as a decoder, has one where any call has the keyword that the fault is about.
     """
     began = time.perf_counter()
     right = own_subject("sound/dequantised_first").callee
     assert isinstance(right, InProcess)  # all of attnspec's own are
-    differs = False
+    differs, handed_over = False, set[str]()
 
     def compare(arrays: Sequence[Any], keywords: Mapping[str, Any], answer: object) -> None:
         nonlocal differs
+        handed_over.update(keyword for keyword, value in keywords.items() if value is not None)
         try:
             differs = differs or not are_same(right.function(*arrays, **keywords), answer)
         except Exception:  # whatever it cannot answer
@@ -140,7 +166,7 @@ def judged(name: str, storage: str, dtype: str) -> Line:
 
     found = search(faults()[name], storage, DType(dtype), compare)
     if not found["convicted"]:
-        found["has_trace"] = differs
+        found["has_trace"] = differs and faults()[name].stage in handed_over
     return {"fault": name, "storage": storage, "dtype": dtype, **found,
             "seconds": round(time.perf_counter() - began, 1)}
 
@@ -156,14 +182,15 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, 
     """What the clauses say of a fault at one storage; the search ends at the first that convicts. watch: sees each call
     and its answer.
     """
-    cases, worst, archive = 0, 0.0, shared_archive(storage, dtype)
+    cases, worst = 0, 0.0
     dealer = Dealer(stored_in(storage, fault, dtype), checks, Effort.QUICK, SEED)
     for clause in clauses_of_codes(fault):
         check, subject = checks()[clause], stored_in(storage, fault, dtype, watch)  # anew: it may remember calls
-        if check.lacking(subject):
+        if check.why_not_put(subject):
             continue
-        tally = Trial(check, Evaluator(subject, dtype, archive=archive), Effort.QUICK, seed_of(SEED, check.domain),
-                      lambda _: None, shrinks=False, shapes=dealer.shapes(check, dtype)).hold()
+        evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
+        tally = Trial(check, evaluator, Effort.QUICK, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
+                      shapes=dealer.shapes(check, dtype)).hold()
         cases += tally.cases
         worst = max(worst, float(tally.worst.margin) if tally.worst else 0.0)
         if tally.failure is not None:
@@ -171,28 +198,9 @@ def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, 
     return {"convicted": False, "cases": cases, "margin": worst}
 
 
-@cache
-def shared_archive(_storage: str, _dtype: DType) -> Archive:
-    """What the definition says, for all faults at one storage to share."""
-    return Archive(Memory(2048, 2**28), Memory(2048, 2**28))
-
-
 def header() -> Line:
     """What has to be the same for a record to be gone on with."""
     return {"spec": load_spec().digest, "numpy": np.__version__, "seed": SEED}
-
-
-def read(record: Path) -> list[Line]:
-    """The lines of a record, begun if there is none. Raises UsageError for one of another spec."""
-    if not record.exists():
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(header()) + "\n", encoding="utf-8")
-    whole = record.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may have been cut off
-    first, *lines = map(json.loads, whole.splitlines())
-    if first != header():
-        raise click.UsageError(f"{record} is of {first}; this is {header()}. Begin another one.")
-    record.write_text(whole + "\n", encoding="utf-8")
-    return lines
 
 
 def jobs(known: Sequence[Line], storages: Sequence[str], dtype: str, patterns: Sequence[str]) -> Iterator[
@@ -203,17 +211,6 @@ def jobs(known: Sequence[Line], storages: Sequence[str], dtype: str, patterns: S
         for name in faults():
             if (name, storage, dtype) not in done and any(fnmatch(name, pattern) for pattern in patterns):
                 yield name, storage, dtype
-
-
-def carry_out(record: Path, todo: Sequence[tuple[str, str, str]], workers: int) -> Iterator[Line]:
-    """The lines as they come; each is written at once."""
-    spawn = multiprocessing.get_context("spawn")
-    with record.open("a", encoding="utf-8") as file, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        for ended in as_completed([pool.submit(judged, *job) for job in todo]):
-            line = ended.result()
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            yield line
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:
@@ -236,7 +233,7 @@ def traced(lines: Sequence[Line], storage: str, dtype: str) -> list[Line]:
 
 def share(lines: Sequence[Line]) -> float:
     """Percent of them that are found."""
-    return 100 * sum(line["convicted"] for line in lines) / max(1, len(lines))
+    return 100 * sum(bool(line["convicted"]) for line in lines) / max(1, len(lines))
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
@@ -250,11 +247,11 @@ def measure(record: Path, dtype: str, storages: tuple[str, ...], patterns: tuple
             is_table: bool) -> None:
     """Judge what is missing, and print the table."""
     if is_table:
-        lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()[1:]]
+        lines = read_lines(record)
     else:
-        lines = read(record)
+        lines = open_record(record, header())
         todo = list(jobs(lines, storages, dtype, patterns))
-        for count, line in enumerate(carry_out(record, todo, workers), 1):
+        for count, line in enumerate(append_lines(record, judge_fault, todo, workers), 1):
             lines.append(line)
             click.echo(f"{count} of {len(todo)}: {line['fault']} {line['storage']} {line['seconds']} s", err=True)
     click.echo("\n".join(table(lines)))

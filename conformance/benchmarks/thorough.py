@@ -17,16 +17,12 @@ import os
 # before NumPy is imported: one thread, as in the engine's workers
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -43,12 +39,11 @@ from attnspec.trials.judging import Tally
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 from evaluation.false_alarms.jobs import code_digest
+from resumed_record import Line, append_lines, open_record, read_lines
 
 SEED = 0
 KEPT, KEPT_BYTES = 1024, 2**30
 """Problems, and as many expectations, that the formulations of one clause share, and bytes of each."""
-
-Line = Mapping[str, Any]
 
 
 @cache
@@ -97,19 +92,6 @@ def header() -> Line:
             "python": ".".join(map(str, sys.version_info[:2]))}
 
 
-def read(record: Path) -> list[Line]:
-    """The lines of a record, begun if there is none. Raises UsageError for one of another law."""
-    if not record.exists():
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(json.dumps(header()) + "\n", encoding="utf-8")
-    whole = record.read_text(encoding="utf-8").rpartition("\n")[0]  # the last line may have been cut off
-    first, *lines = map(json.loads, whole.splitlines())
-    if first != header():
-        raise click.UsageError(f"{record} is of {first}; this is {header()}. Begin another one.")
-    record.write_text(whole + "\n", encoding="utf-8")
-    return lines
-
-
 def jobs(known: Sequence[Line], dtypes: Sequence[str], clauses: Sequence[str], names: Sequence[str]) -> Iterator[
         tuple[str, str, tuple[str, ...]]]:
     """What is still to be judged: of a line that is there, the formulations that it lacks."""
@@ -121,17 +103,6 @@ def jobs(known: Sequence[Line], dtypes: Sequence[str], clauses: Sequence[str], n
                          and not check.why_not_put(subject_of(name)[0]))
             if left and check.clause.level is Level.MUST and any(fnmatch(clause, pattern) for pattern in clauses):
                 yield clause, dtype, left
-
-
-def carry_out(record: Path, todo: Sequence[tuple[str, str, tuple[str, ...]]], workers: int) -> Iterator[Line]:
-    """The lines as they come; each is written at once."""
-    spawn = multiprocessing.get_context("spawn")
-    with record.open("a", encoding="utf-8") as file, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        for ended in as_completed([pool.submit(judge_clause, *job) for job in todo]):
-            line = ended.result()
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            yield line
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:
@@ -167,13 +138,13 @@ def thorough(record: Path, dtypes: tuple[str, ...], patterns: tuple[str, ...], c
              *, is_table: bool) -> None:
     """Judge what is missing, and say who was accused."""
     if is_table:
-        click.echo("\n".join(table([json.loads(line) for line in record.read_text("utf-8").splitlines()[1:]])))
+        click.echo("\n".join(table(read_lines(record))))
         return
-    known = read(record)
+    known = open_record(record, header())
     names = [name for name in EVERY if any(fnmatch(name, pattern) for pattern in patterns)]
     todo = list(jobs(known, dtypes or tuple(each.value for each in DType), clauses, names))
     lines = list(known)
-    for line in carry_out(record, todo, workers):
+    for line in append_lines(record, judge_clause, todo, workers):
         lines.append(line)
         click.echo(f"{len(lines) - len(known)} of {len(todo)}: {line['clause']} {line['dtype']} {line['seconds']} s")
     accused = [f"{name} {line['clause']} {line['dtype']}: {said['accused']}\n  {said['case']}"

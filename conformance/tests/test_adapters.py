@@ -110,7 +110,7 @@ def test_the_numpy_msa_promotes_as_its_note_does() -> None:
 def test_the_numpy_msa_promises_no_dtype_and_is_held_to_that_of_its_inputs() -> None:
     declaration = load_target("numpy/msa").declaration
     assert declaration.output_dtype == "undefined"
-    assert declaration.returned(DType.FLOAT16) is DType.FLOAT16
+    assert declaration.returned_dtype(DType.FLOAT16) is DType.FLOAT16
 
 
 @pytest.mark.skipif("torch/mha" not in SUBJECTS, reason="PyTorch is not installed")

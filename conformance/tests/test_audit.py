@@ -11,7 +11,8 @@ from attnspec.cli import main
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
-from attnspec.subjects.registry import known_findings, load_target
+from attnspec.subjects.findings import known_findings
+from attnspec.subjects.registry import load_target
 from helpers.places import CHECKOUT
 
 MANIFEST = """

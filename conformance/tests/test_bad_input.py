@@ -17,8 +17,8 @@ from attnspec.cli import main
 from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, UsageError, hint
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
+from attnspec.subjects.findings import read_findings
 from attnspec.subjects.manifest import read_manifest
-from attnspec.subjects.registry import read_findings
 from attnspec.trials.compile import compile_spec
 from helpers.places import TESTS
 

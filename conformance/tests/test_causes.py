@@ -11,7 +11,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.candidate import Matrix, Witnesses
-from attnspec.diagnosis.diagnose import Examiner, diagnose
+from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Fault
@@ -152,7 +152,7 @@ def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
                          dtypes=(DType.FLOAT32,), conventions=decoder.conventions)  # type: ignore[attr-defined]  # as above
     case = Recipe.parse("B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=integers;with=key_lengths+past_key+past_value;"
                         "key_lengths=ragged;past_key=new_as_queries;seed=0")
-    like = diagnose(trial_of("past.lengths_count_it", subject), case).likely_faults
+    like = Examiner().diagnose(trial_of("past.lengths_count_it", subject), case).likely_faults
     assert [each.fault for each in like] == ["past_not_in_lengths"]
 
 
@@ -241,7 +241,7 @@ def test_padding_of_queries_is_told_whatever_an_empty_row_answers() -> None:
                          conventions={"hidden_row": "uniform"})
     case = Recipe.parse("B1,H1,Hkv1,T3,S3,D1,Dv1;mask=padding;families=integers;with=mask;seed=0")
     suspects = tuple(CATALOGUE[name] for name in ("mask_ignored", "mask_hides_queries"))
-    like = diagnose(trial_of("masking.definition", subject), case, among=suspects).likely_faults
+    like = Examiner().diagnose(trial_of("masking.definition", subject), case, among=suspects).likely_faults
     assert [each.fault for each in like] == ["mask_hides_queries"]
 
 
@@ -272,7 +272,7 @@ def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause
     trial = replace(trial_of(clause, subject), cases=15)
     failing = trial.hold().failing_recipe
     assert failing
-    assert [each.fault for each in diagnose(trial, failing).likely_faults] == [name]
+    assert [each.fault for each in Examiner().diagnose(trial, failing).likely_faults] == [name]
 
 
 def test_a_clause_of_dtypes_is_put_only_the_faults_that_it_can_see() -> None:

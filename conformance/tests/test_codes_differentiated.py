@@ -12,7 +12,8 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.fault import SoundFormulation
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradients import Gradient, expect_gradients
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import declared_backward
 from attnspec.problems.make import make_problem

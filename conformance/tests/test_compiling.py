@@ -153,7 +153,7 @@ def test_where_compilers_have_little_time_what_is_dear_comes_last(tmp_path: Path
     plan = Plan((f"{tmp_path}/mine.py:attend",), effort=Effort.QUICK, dtypes=(DType.FLOAT32,))
     sources = [TrialJobs(with_engine(each, engine=ENGINE_CLASS, recipe=""))
                for each in (plan, replace(plan, diagnosed=1))]
-    hurried, plain = ([item.clause for item in source.items()] for source in sources)
+    hurried, plain = ([item.part for item in source.items()] for source in sources)
     assert sorted(hurried) == sorted(plain)
     last = [hurried.index(name) for name in ("purity.no_memory", "attention.features_together", "gradients.of_key")]
     assert last == sorted(last)

@@ -9,7 +9,7 @@ from attnspec.cli import main
 from attnspec.cli.manifests import confirm_findings
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.subjects.registry import read_findings
+from attnspec.subjects.findings import read_findings
 
 SCRIPTS = {
     "is_so": "import sys\nprint('the sum is', 3)\nsys.exit(1)\n",

@@ -13,7 +13,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.candidate import FailingCase
-from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, diagnose_double
+from attnspec.diagnosis.diagnose import Diagnosis, Examiner
 from attnspec.diagnosis.locate import MASK_IS_INVERTED, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
@@ -36,6 +36,7 @@ from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import log_call
 from attnspec.trials.trial import Trial
+from evaluation.power.measure import diagnose_double
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)
@@ -68,7 +69,7 @@ def failing(check: Check, subject: Subject) -> Recipe:
 
 def diagnosed(subject: Subject, clause: str = "attention.definition", among: Sequence[Fault] = ALL) -> Diagnosis:
     """What is said of the first case on which a clause convicts a subject."""
-    return diagnose(trial_of(CHECKS[clause], subject), failing(CHECKS[clause], subject), among=among)
+    return Examiner().diagnose(trial_of(CHECKS[clause], subject), failing(CHECKS[clause], subject), among=among)
 
 
 def own(answer: Callable[[HandedOver], Any]) -> Subject:
@@ -291,7 +292,7 @@ def test_the_second_clause_is_told_by_what_was_found_at_the_first() -> None:
 def test_a_fault_that_is_not_among_those_asked_for_is_not_named() -> None:
     subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
     others = [fault for fault in ALL if "scale" not in fault.name]
-    said = diagnose(trial_of(check, subject), failing(check, subject), among=others)
+    said = Examiner().diagnose(trial_of(check, subject), failing(check, subject), among=others)
     assert "scale_none" not in {each.fault for each in said.likely_faults}
 
 

@@ -10,7 +10,7 @@ import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import RECOMMENDING_RELATION, Evidence, KnownFinding, Measured, Outcome, Seen, does_explain
-from attnspec.subjects.registry import read_findings
+from attnspec.subjects.findings import read_findings
 
 RECIPE = "B2,H4,Hkv2,T3,S2,D8,Dv8;mask=padding;families=normal;with=causal+mask+scale;scale=-0.25;seed=0"
 MEASURED = Measured("agrees", "agrees", 40.0, 1e-10, 2.5e-12, 1.0, 1.0, (0,), 4, 4)

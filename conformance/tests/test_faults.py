@@ -26,7 +26,8 @@ from attnspec.faults.staged import staged
 from attnspec.faults.staged_forms import staged_layer
 from attnspec.faults.staged_work import Answer
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe

@@ -8,12 +8,12 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
-from attnspec.diagnosis.diagnose import diagnose
+from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Recipe
-from attnspec.scaffold.acquaint import WrittenAdapter, write_for
+from attnspec.scaffold.written_adapter import WrittenAdapter, write_for
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -70,7 +70,7 @@ def test_a_dense_function_is_not_said_to_mistake_its_pages(name: str, is_named: 
     trial = Trial(check, Evaluator(fault_subject("fault/causal_bottom_right"), DType.FLOAT64), Effort.QUICK, 0,
                   lambda _: None)
     case = Recipe.parse("B1,H1,Hkv1,T2,S5,D4,Dv4;mask=none;families=normal;with=causal;seed=1")
-    found = diagnose(trial, case, among=[CATALOGUE[name]]).likely_faults
+    found = Examiner().diagnose(trial, case, among=[CATALOGUE[name]]).likely_faults
     assert [each.fault for each in found] == [name] * is_named
 
 

@@ -13,7 +13,8 @@ from attnspec.faults.backward import BackwardMethod, as_backward
 from attnspec.faults.subject import SOUND_BACKWARD
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradients import Gradient, Pass, expect_gradients, output_product_sizes
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.gradients import Pass, expect_gradients, output_product_sizes
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.reference import compute_truth, cut_blocks, differentiate
 from attnspec.numerics.roundings import assumed_backward, backward_roundings, declared_backward

@@ -18,7 +18,8 @@ from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import expect_gradients_alone
-from attnspec.numerics.gradients import Gradient, expect_gradients
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.gradients import expect_gradients
 from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.observables import OF_INPUT, definer_of

@@ -18,8 +18,8 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import expect_gradients_alone
-from attnspec.numerics.gradient_sums import Factor, exact_factor, gradient_of_bias, gradient_of_weight
-from attnspec.numerics.gradients import Gradient, erring_classes
+from attnspec.numerics.gradient_sums import Factor, Gradient, exact_factor, gradient_of_bias, gradient_of_weight
+from attnspec.numerics.gradients import erring_classes
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import BackwardRoundings, assumed_backward, declared_backward
 from attnspec.problems.problem import Array, numpy_dtype

@@ -11,9 +11,9 @@ from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold import search
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.manifest import measure_adapter, write_entry, write_head
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.callee import Hosted

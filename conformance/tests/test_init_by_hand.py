@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.doubts import warn_of_inverted_mask
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import Binding, CallableKind, CallForm
 from attnspec.scaffold.manifest import measure_adapter
-from attnspec.scaffold.modes import DROPOUT_VARIANT
-from attnspec.scaffold.padding import PADDED_VARIANT
-from attnspec.scaffold.polarity import warn_of_inverted_mask
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.variants import DROPOUT_VARIANT, PADDED_VARIANT
 from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 

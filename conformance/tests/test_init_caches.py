@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm, KeptCache
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.record.read import read_record
-from attnspec.scaffold.acquaint import WrittenAdapter
-from attnspec.scaffold.candidates import candidates_for
+from attnspec.scaffold.written_adapter import WrittenAdapter, candidates_for
 from helpers.commands import Cli
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.acquaint import WrittenAdapter, write_for
+from attnspec.scaffold.written_adapter import WrittenAdapter, write_for
 from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 

@@ -13,11 +13,11 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.hosting.client import Client, HostDied, ProcessDeath
 from attnspec.scaffold import trial_adapter
-from attnspec.scaffold.acquaint import write_for
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.written_adapter import write_for
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
 from helpers.sources import JUDGES
@@ -144,8 +144,8 @@ def test_keras_computes_with_what_is_there(monkeypatch: pytest.MonkeyPatch, inst
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("attnspec.scaffold.acquaint.is_installed", lambda name: name in installed)
-    monkeypatch.setattr("attnspec.scaffold.acquaint.host_of", started)
+    monkeypatch.setattr("attnspec.scaffold.written_adapter.is_installed", lambda name: name in installed)
+    monkeypatch.setattr("attnspec.scaffold.written_adapter.host_of", started)
     with pytest.raises(ZeroDivisionError):
         write_for("keras.layers:Attention", KERAS)
     assert {name: value for name, value in given[0].environment.items() if name.startswith("KERAS")} == backend

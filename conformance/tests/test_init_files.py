@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.errors import TargetError
-from attnspec.scaffold.location import TargetLocation, locate_target
+from attnspec.scaffold.callee_process import TargetLocation, locate_target
 from helpers.commands import Cli
 
 ATTENTION = """
@@ -46,8 +46,8 @@ def test_a_file_in_a_folder_is_judged_by_the_printed_command(here: Path, cli: Cl
     assert (code, out.splitlines()[-1]) == (0, "Conforms. (exit code 0)")
 
 
-def test_a_file_outside_of_the_working_directory_is_found_from_the_adapter(here: Path, tmp_path_factory:
-                                                                           pytest.TempPathFactory, cli: Cli) -> None:
+def test_a_file_outside_of_the_working_directory_is_found_from_the_adapter(
+        here: Path, tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> None:
     folder = tmp_path_factory.mktemp("elsewhere") / "kernels"
     write_package(folder)
     assert cli("init", f"{folder / 'layer.py'}:attend")[0] == 0

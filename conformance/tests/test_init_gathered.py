@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.scaffold.examined import ExaminedCallable
-from attnspec.scaffold.gathered import GatheredInputs, spread_inputs
+from attnspec.scaffold.examined import ExaminedCallable, GatheredInputs, spread_inputs
 from attnspec.scaffold.lookup import TheirParameter
 from helpers.commands import Cli
 

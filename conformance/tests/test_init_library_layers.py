@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.probe_problems import plain_problem
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import write_source
+from attnspec.subjects.target import host_of
 from helpers.forms import form_found
 
 LAYERS = """
@@ -71,6 +77,17 @@ class OneMatrix(nn.Module):
     def forward(self, x):
         q, k, v = self.to_qkv(x).chunk(3, -1)
         return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+class ProjectsSeveralHeads(nn.Module):
+    def __init__(self, dim, heads, dim_head):
+        super().__init__()
+        self.heads = heads
+        self.to_qkv = nn.Linear(dim, 3 * heads * dim_head, bias=False)
+        self.to_out = nn.Identity() if heads == 1 and dim_head == dim else nn.Linear(heads * dim_head, dim)
+
+    def forward(self, x):
+        q, k, v = self.to_qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return self.to_out(((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 class AddsPlaces(Layer):
     def __init__(self, dim, num_heads):
@@ -168,6 +185,17 @@ def test_a_mask_that_is_wanted_is_given_and_a_call_that_adds_left_out() -> None:
     assert form.remarks == ("It wants its attention_mask: without it, it raises TypeError: 'NoneType' object is not "
                             "subscriptable.",)
     assert "mask" in form.keywords
+
+
+def test_one_head_is_refused_where_it_has_other_parameters() -> None:
+    trier = Trier(CalleeProcess(host_of("theirs:ProjectsSeveralHeads", Surroundings())))
+    form = find_form("theirs:ProjectsSeveralHeads", trier)
+    assert form.needs_several_heads
+    assert form.remarks == ("With one head, as wide as the model, it has no to_out.weight and to_out.bias: it takes "
+                            "two heads and more.",)
+    subject = trier.load_adapter(form)
+    assert subject.refuses(plain_problem(form, H=1, Hkv=1))
+    assert not subject.refuses(plain_problem(form))
 
 
 def test_a_field_that_has_a_number_for_each_stage_keeps_its_default() -> None:

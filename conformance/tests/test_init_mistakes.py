@@ -13,11 +13,11 @@ from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import CROSS_SIZES, expected_mistakes, sample_problem
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli

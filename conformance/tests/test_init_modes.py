@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold import search
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm, ModuleMode
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.telling import describe_form
 from attnspec.subjects.target import host_of

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from attnspec.scaffold.examined import ExaminedFunction
 from attnspec.scaffold.lookup import TheirParameter
-from attnspec.scaffold.parameters.reading import find_parts
+from attnspec.scaffold.parameters.trees import find_parts
 
 HEADS = {'p["query"]', 'p["key"]', 'p["value"]'}
 OUT = 'p["out"]'

@@ -21,16 +21,16 @@ from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.scaffold.acquaint import HURRIED_ENVIRONMENT, WrittenAdapter
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm, Site
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.manifest import measure_adapter, name_adapter, write_entry, write_head
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import write_arguments, write_arrays
 from attnspec.scaffold.writing.source import write_source
 from attnspec.scaffold.writing.telling import describe_arrays
+from attnspec.scaffold.written_adapter import HURRIED_ENVIRONMENT, WrittenAdapter
 from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import load_target
 from attnspec.subjects.smoke import smoke_subject

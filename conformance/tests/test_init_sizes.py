@@ -9,8 +9,8 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold import search
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import SQUARE_SIDE, CallForm
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of

@@ -12,7 +12,7 @@ from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.nouns import DType
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
-from attnspec.scaffold.stored_steps import measure_half_class
+from attnspec.scaffold.stored_arithmetic import measure_half_class
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from helpers.commands import Cli

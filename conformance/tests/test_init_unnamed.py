@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.causality import doubt_causality
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.doubts import doubt_causality
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import Binding, CallForm
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of

@@ -86,7 +86,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "return_lse": {
         "aspects/lse/": "the aspect itself",
         "engine/explainer.py": "what is right beside it is told",
-        "scaffold/beside.py": "what comes back beside the output, told from weights",
+        "scaffold/learning.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
         "core/conventions.py": "the questions of its base and of hidden rows",
         "subjects/subject.py": "the shape in which it comes back",
@@ -172,7 +172,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
-        "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
+        "scaffold/variants.py": "the variant of that name, which `attnspec init` writes",
         "core/keyword.py": "its name",
     },
 }

@@ -389,8 +389,8 @@ SUMMED_STEP_BY_STEP = (
 
 
 def test_sums_of_biases_in_half_are_offered_as_such_alone(tmp_path: Path) -> None:
-    check, subject = CHECKS["gradients.of_output_bias"], load_target(mine(tmp_path,
-                                                                           *SUMMED_STEP_BY_STEP)).with_gradients
+    check = CHECKS["gradients.of_output_bias"]
+    subject = load_target(mine(tmp_path, *SUMMED_STEP_BY_STEP)).with_gradients
     trial = Trial(check, Evaluator(subject, DType.FLOAT16), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
                   shrinks=False, cases=5)
     tally = trial.hold()

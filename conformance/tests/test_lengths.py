@@ -20,7 +20,8 @@ from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.staged import attention
 from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.numerics.expectation import expect, visible_keys
+from attnspec.numerics.expectation import expect
+from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.reference import cut_blocks
 from attnspec.problems.domain import domain

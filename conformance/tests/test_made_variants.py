@@ -235,7 +235,7 @@ def test_variants_are_put_only_to_who_asks_for_them() -> None:
     assert clauses_of() == set()
     assert clauses_of(variants=("vmap", "checkpoint")) == {*MAPPED, "variants.recomputed"}
     assert clauses_of(variants=("vmap",), profiles=("variants",)) == MAPPED
-    assert clauses_of(profiles=("variants",)) == {each.id for each in load_spec().clauses if each.made}
+    assert clauses_of(profiles=("variants",)) == {each.id for each in load_spec().clauses if each.made_forms}
 
 
 def test_variants_are_asked_beside_what_else_is_selected() -> None:
@@ -291,6 +291,6 @@ def test_what_variants_cost_is_told_of_those_that_compile() -> None:
 
 
 def test_each_form_has_a_clause_and_a_name() -> None:
-    asked = {form for clause in load_spec().clauses for form in clause.made}
+    asked = {form for clause in load_spec().clauses for form in clause.made_forms}
     assert asked == set(FORMS) == {form for forms in VARIANTS.values() for form in forms}
     assert forms_asked(replace(Plan(()), clauses=("variants.*",))) == set(FORMS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.aspects.quantised.arrays import hand_over, in_storage, packed
+from attnspec.aspects.quantised.arrays import hand_over, in_storage, pack_nibbles
 from attnspec.aspects.quantised.keyword import even_axes
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
 from attnspec.aspects.quantised.storage import LAYOUTS
@@ -27,7 +27,7 @@ NIBBLES = np.arange(1, 7, dtype=np.uint8).reshape(1, 1, 2, 3)
     ("low_first_tokens", [[0x41, 0x52, 0x63]]), ("high_first_tokens", [[0x14, 0x25, 0x36]]),
     ("halves", [[0x31, 0x02], [0x64, 0x05]])])
 def test_each_layout_puts_two_codes_into_a_byte(layout: str, expected: list[list[int]]) -> None:
-    np.testing.assert_array_equal(packed(NIBBLES, layout)[0, 0], expected)
+    np.testing.assert_array_equal(pack_nibbles(NIBBLES, layout)[0, 0], expected)
     assert layout in LAYOUTS
 
 

@@ -20,7 +20,8 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.numerics.expectation import expect, visible_keys
+from attnspec.numerics.expectation import expect
+from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.reference import cut_blocks
 from attnspec.problems.choices import menu_of

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import storages
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
@@ -16,6 +17,7 @@ from evaluation.report.drawing import write_power_picture
 from evaluation.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
+from resumed_record import read_lines
 
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
@@ -80,11 +82,16 @@ def test_the_figures_of_codes_are_those_of_their_records() -> None:
     [alone] = read_records(POWER / "quantised.jsonl")
     found = sum(said.convicted for put in alone.puts for said in put.convictions)
     assert f"Of {len(alone.puts)} faults, {found} are found" in page
-    beside = [put for part in (1, 2) for record in read_records(POWER / f"quantised_rules_{part}_of_4.jsonl")
-              for put in record.puts if put.convictions and not put.subject.startswith("fault/inside_")]
+    beside = [put for part in (1, 2) for record in read_records(POWER / f"quantised_rules_{part}_of_2.jsonl")
+              for put in record.puts if put.convictions]
     counts = Counter(said.rule for put in beside for said in put.convictions if said.convicted)
     rows = re.findall(r"^\| (?:\*\*|\[)[^|]+ \| (\d+) \| ([\d.]+) % \| [\d, ]+\|$", page, re.MULTILINE)
     assert sorted(rows) == sorted((str(count), f"{100 * count / len(beside):.1f}") for count in counts.values())
+
+
+def test_the_table_of_storages_is_that_of_its_record() -> None:
+    page = (CHECKOUT / "docs" / "quantised.md").read_text(encoding="utf-8")
+    assert "\n".join(storages.table(read_lines(POWER / "storages.jsonl"))) in page
 
 
 @pytest.mark.parametrize(("group", "count"), [("gradients", 16), ("serving", 9)])

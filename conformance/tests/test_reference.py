@@ -8,7 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from helpers.problems import normal_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.boundaries import describe_right_quantities
-from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
+from attnspec.diagnosis.diagnose import RAISES_ALWAYS, Examiner
 from attnspec.diagnosis.locate import locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged
@@ -48,7 +48,7 @@ def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
 def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:
     subject = subject_of(raising, frozenset(), dtypes=(DType.FLOAT32,))
     trial = Trial(checks()["attention.definition"], Evaluator(subject, DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
-    found = diagnose(trial, Recipe.parse("B1,H1,Hkv1,T2,S3,D4,Dv4;mask=none;families=normal;seed=0"))
+    found = Examiner().diagnose(trial, Recipe.parse("B1,H1,Hkv1,T2,S3,D4,Dv4;mask=none;families=normal;seed=0"))
     assert found.likely_faults == ()
     assert found.located_stage.startswith(f"{RAISES_ALWAYS}AttributeError")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from attnspec.aspects.quantised.inside import (
     INSIDE,
-    coded,
     coded_range,
+    codes_under,
     largest_of,
     nearest,
     power_above,
+    quantise_entries,
     read_back,
     split,
-    under,
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.storage import STORAGES, read_granularity
@@ -73,7 +73,7 @@ def storing(dtype: DType = F32, **words: str) -> Precision:
     ("stored_weights", "float8_e4m3fn times 256 summed"), ("stored_weights", "uint8 times 255")])
 def test_a_format_is_written_as_it_is_read(word: str, text: str) -> None:
     assert str(read_stored(word, text)) == text
-    precision = storing(**{word: text})
+    precision = storing(**{word: text})  # type: ignore[arg-type]  # by name
     assert named_precision(str(precision), F32).stored_formats == precision.stored_formats
 
 
@@ -127,10 +127,11 @@ def test_a_class_that_stores_codes_gives_a_reason() -> None:
 def entries(family: str) -> Array:
     """(2,2,70,6), float32."""
     random = np.random.RandomState(3)
-    made = {"normal": random.randn, "heavy": lambda *shape: random.standard_t(2, shape),
-            "offset": lambda *shape: 4 + random.randn(*shape), "tiny": lambda *shape: 1e-30 * random.randn(*shape),
-            "whole": lambda *shape: random.randint(-3, 4, shape), "zero": lambda *shape: np.zeros(shape)}
-    return made[family](2, 2, 70, 6).astype(np.float32)
+    made: Mapping[str, Callable[..., Array]] = {
+        "normal": random.randn, "heavy": lambda *shape: random.standard_t(2, shape),
+        "offset": lambda *shape: 4 + random.randn(*shape), "tiny": lambda *shape: 1e-30 * random.randn(*shape),
+        "whole": lambda *shape: random.randint(-3, 4, shape), "zero": lambda *shape: np.zeros(shape)}
+    return np.asarray(made[family](2, 2, 70, 6), np.float32)
 
 
 def allowed_errors(array: Array, text: str, dtype: DType = F32) -> Array:
@@ -151,15 +152,16 @@ def stored_otherwise(array: Array, text: str) -> Iterator[Array]:
         yield (nearest(array * (1 / scale) + np.rint(zero), storage).astype(np.float64) - np.rint(zero)) * scale
         yield nearest((array - least) / scale, storage) * scale.astype(np.float64) + least
         return
-    codes, scale = coded(array, storage, granularity)
+    codes, scale = quantise_entries(array, storage, granularity)
     yield codes.astype(np.float64) * scale
     yield nearest(array * (1 / scale), storage).astype(np.float64) * scale
     if STORAGES[storage].block:  # by products with a factor, scales rounded up, or not at all
         grown = array * np.float32(1.4427)
-        yield coded(grown, storage, granularity)[0] * (coded(grown, storage, granularity)[1] / 1.4427)
+        codes, scale = quantise_entries(grown, storage, granularity)
+        yield codes * (scale / 1.4427)
         if STORAGES[storage].has_power_scales:
             scale = power_above(largest_of(np.abs(array), granularity), storage)
-            yield under(array, storage, scale).astype(np.float64) * scale
+            yield codes_under(array, storage, scale).astype(np.float64) * scale
         return
     factor = np.float32(1.4427)
     yield nearest(array * factor / (scale * factor), storage).astype(np.float64) * scale
@@ -342,7 +344,7 @@ def test_what_is_not_declared_is_convicted() -> None:
                  - expect(problem, storing(stored_key="int8 by token", stored_value="int8 by token"),
                           conventions=CONVENTIONS).output)
     for words in ({}, {"stored_key": "int8 by token", "stored_value": "int8 by token"}):
-        precision = storing(**words) if words else assumed_precision(F32)
+        precision = storing(F32, **words) if words else assumed_precision(F32)
         assert (off > expect(problem, precision, conventions=CONVENTIONS).output_allowance).any()
 
 

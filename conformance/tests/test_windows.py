@@ -18,7 +18,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import sound_subject
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem

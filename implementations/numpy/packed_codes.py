@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .quantised import Array, dequantising, factor, heads, hidden, softmax, spread_groups, times, wide_of
+from .attention import softmax, wide_of
+from .quantised import Array, dequantising, factor, heads, hidden, spread_groups, times
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 """The number that each of the sixteen codes of E2M1 stands for."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from attnspec.cli.group import OWN_BUG, attnspec, output_error, patient_streams
-from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
+from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quote_value
 from attnspec.core.texts import escape_hidden
 
 NAME = "attnspec"
@@ -51,7 +51,7 @@ def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[s
     except OSError as problem:
         if problem.errno != errno.ENAMETOOLONG:
             return _own_up()
-        name = escape_hidden(quoted(problem.filename))
+        name = escape_hidden(quote_value(problem.filename))
         click.echo(f"attnspec: no file has so long a name: {name}. Check what is named.", err=True)
     except (KeyboardInterrupt, EOFError, click.Abort):
         click.echo("\nattnspec: interrupted", err=True)
@@ -93,7 +93,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
         try:
             argument.encode("utf-8")
         except UnicodeEncodeError:
-            raise UsageError(f"{quoted(argument)} cannot be read in the encoding of this environment, "
+            raise UsageError(f"{quote_value(argument)} cannot be read in the encoding of this environment, "
                              f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or LC_ALL=C.UTF-8.") from None
 
 

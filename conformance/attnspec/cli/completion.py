@@ -22,8 +22,9 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.witnesses import all_faults
 from attnspec.spec.clause import Clause, Spec, read_refutations, themes_of
 from attnspec.spec.load import load_spec
+from attnspec.subjects.manifest import library_folders
 from attnspec.subjects.outline import file_of_module, public_functions
-from attnspec.subjects.registry import library_folders, registered_subjects
+from attnspec.subjects.registry import registered_subjects
 
 WORD_PLACES: Mapping[str, str] = {"transform": "a transform, written under `runs`",
                                   "relation": "a relation, written under "

@@ -28,7 +28,7 @@ from attnspec.core.errors import (
     SpecError,
     UsageError,
     hint,
-    quoted,
+    quote_value,
 )
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict, is_bare
 from attnspec.core.paths import folder, write_whole
@@ -51,9 +51,10 @@ from attnspec.subjects.baseline import (
     read_entries,
     read_tried,
 )
-from attnspec.subjects.manifest import Registered
+from attnspec.subjects.findings import Finding, read_findings
+from attnspec.subjects.manifest import Registered, library_folders
 from attnspec.subjects.outline import guess_meant_target, no_such_function
-from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
@@ -146,7 +147,7 @@ def _check_matrix(law: Spec) -> None:
     for noun, named, known in (("clause", found.convictions, clauses),
                                ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
-            raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
+            raise SpecError(f"there is no {noun} {quote_value(gone[0])}. Write the file again: {COMMAND}.",
                             where=_first_line_naming(law.folder / FILE, gone[0]))
     if found.convictions and (missing := [fault.name
                                           for fault in FIXED if fault.name not in faults]):
@@ -423,7 +424,7 @@ def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
                             "Leave out 'clauses', and say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
-        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. "
+        yield ManifestError(f"{found} explains {quote_value(patterns[0])}, whatever was seen. "
                             "Name the clauses, or say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if finding.harm is None:
@@ -447,6 +448,6 @@ def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            yield ManifestError(f"the finding {finding.id!r} names {quoted(pattern)}, "
+            yield ManifestError(f"the finding {finding.id!r} names {quote_value(pattern)}, "
                                 f"but there is no such {noun}."
                                 f"{hint(pattern, known, noun)}", where=finding.where)

@@ -54,13 +54,14 @@ from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectPr
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline
+from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.installed import kind_of_device
-from attnspec.subjects.manifest import MANIFEST_FILE, Registered
+from attnspec.subjects.manifest import MANIFEST_FILE, Registered, library_folders
 from attnspec.subjects.outline import spelled_out
-from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
-    from attnspec.scaffold.acquaint import WrittenAdapter
+    from attnspec.scaffold.written_adapter import WrittenAdapter
 
 
 @click.command()
@@ -82,9 +83,8 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
     or removes a key. The adapter that it writes has been tested to compute attention. TARGET is a function of arrays,
     a function that takes its parameters too, or a class of PyTorch, Equinox, Flax, Haiku or Keras.
     """
-    from attnspec.scaffold.acquaint import write_for  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.scaffold.candidates import candidates_for  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.scaffold.location import locate_target  # noqa: PLC0415  (used with the others only)
+    from attnspec.scaffold.callee_process import locate_target  # noqa: PLC0415  (used with the others only)
+    from attnspec.scaffold.written_adapter import candidates_for, write_for  # noqa: PLC0415  (weight: NumPy)
 
     target = spelled_out(target)
     written, callee = write_for(target, surroundings_of(there), into), locate_target(target).target

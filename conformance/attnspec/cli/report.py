@@ -26,8 +26,8 @@ from attnspec.record.write import combine_records
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import count_verdicts, exit_code
 from attnspec.subjects.baseline import write_baseline
+from attnspec.subjects.findings import known_findings
 from attnspec.subjects.manifest import read_manifest
-from attnspec.subjects.registry import known_findings
 
 if TYPE_CHECKING:
     from attnspec.report.comparison import History, KnownGroup, RunComparison

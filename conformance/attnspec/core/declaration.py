@@ -367,7 +367,7 @@ class Declaration:
         """The precision classes on a kind of device: those declared for it before those declared for any."""
         return {**self.precision, **self.precision_on.get(kind, {})}
 
-    def returned(self, dtype: DType) -> DType:
+    def returned_dtype(self, dtype: DType) -> DType:
         """The dtype that the output should have where the inputs have this one."""
         return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)
 

@@ -45,7 +45,7 @@ class AttnspecError(Exception):
     def unknown(cls, kind: str, name: object, known: Iterable[str], *,
                 where: FileLocation | None = None) -> AttnspecError:
         """`name` is not one of the `known` names of this kind: say so, with what `hint` says."""
-        return cls(f"{quoted(name)} is not a known {kind}.{hint(name, known, kind)}", where=where)
+        return cls(f"{quote_value(name)} is not a known {kind}.{hint(name, known, kind)}", where=where)
 
 
 class SpecError(AttnspecError):
@@ -84,7 +84,7 @@ class UsageError(AttnspecError):
     """An option or argument makes no sense."""
 
 
-def quoted(value: object) -> str:
+def quote_value(value: object) -> str:
     """The value as a message shows it: what does not show is escaped, and what is long is cut short."""
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"

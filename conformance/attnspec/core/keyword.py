@@ -84,10 +84,10 @@ class KeywordLimits:
     slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
     segments_are_shared: query_segments and key_segments are one array.
     table_names_pages: every number in a block_table names a page, those beyond an entry's keys among them.
-    stored_query, stored_key, stored_value: the format in which codes are stored (`aspects/quantised/storage.py`);
-    empty: codes come in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale;
-    empty: any. zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.
-    packed_query, packed_key, packed_value: how two codes of four bits share a byte; empty: each has its own.
+    stored_query, stored_key, stored_value: the format in which codes are stored (`aspects/quantised/storage.py`); ""
+    where codes come in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale;
+    "" where any number may.  zeros: in what zero points are handed over: `float32`, or `codes`, their format.
+    packed_query, packed_key, packed_value: how two codes of four bits share a byte; "" where each has its own.
     """
 
     window_needs_causal: bool = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from attnspec.core.effort import EFFORTS
-from attnspec.core.errors import UsageError, quoted
+from attnspec.core.errors import UsageError, quote_value
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
 
@@ -125,8 +125,8 @@ def words_of_command(host: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(host))
     except ValueError as problem:
-        raise UsageError(f"--host {quoted(host)} is no command: {str(problem)[0].lower()}{str(problem)[1:]}. Close "
-                         "what is opened.") from None
+        raise UsageError(f"--host {quote_value(host)} is no command: {str(problem)[0].lower()}{str(problem)[1:]}. "
+                         "Close what is opened.") from None
     if not words:
         raise UsageError("--host names no command.")
     return words

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from attnspec.core.errors import AttnspecError, FileLocation, UsageError, hint, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, UsageError, hint, quote_value
 from attnspec.core.keywords import OFF
 
 AXES = ("B", "H", "Hkv", "T", "S", "D", "Dv")
@@ -50,27 +50,27 @@ def read_sizes(text: str, where: FileLocation | None = None, *,
     for word in text.replace(",", " ").split():
         axis, length = _read_size(word, where, error)
         if axis in given:
-            raise error(f"the sizes {quoted(text)} say {axis} twice.", where=where)
+            raise error(f"the sizes {quote_value(text)} say {axis} twice.", where=where)
         given[axis] = length
     if missing := [name for name, ways in (("D", {"D"}), ("T or S", {"T", "S"})) if not ways & given.keys()]:
-        raise error(f"the sizes {quoted(text)} say nothing of {' and '.join(missing)}. Write them as in {EXAMPLE!r}.",
-                    where=where)
+        raise error(f"the sizes {quote_value(text)} say nothing of {' and '.join(missing)}. "
+                    f"Write them as in {EXAMPLE!r}.", where=where)
     lengths = {"B": 1, "H": given.get("Hkv", 1), "T": given.get("S", 1), "Dv": given["D"], **given}
     lengths = {"Hkv": lengths["H"], "S": lengths["T"], **lengths}
     if wrong := _wrong(lengths):
-        raise error(f"the sizes {quoted(text)} {wrong}", where=where)
+        raise error(f"the sizes {quote_value(text)} {wrong}", where=where)
     return {axis: lengths[axis] for axis in AXES}
 
 
 def _read_size(word: str, where: FileLocation | None, error: type[AttnspecError]) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None:
-        raise error(f"{quoted(word)} is not a size. Write an axis and a number, as in {EXAMPLE!r}.", where=where)
+        raise error(f"{quote_value(word)} is not a size. Write an axis and a number, as in {EXAMPLE!r}.", where=where)
     if match[1] not in AXES:
         known = {name: AXIS_MEANINGS[name] for name in AXES}
-        raise error(f"{quoted(word)} of the sizes names no axis.{hint(match[1], known)}", where=where)
+        raise error(f"{quote_value(word)} of the sizes names no axis.{hint(match[1], known)}", where=where)
     if int(match[2]) < 1:
-        raise error(f"{quoted(word)} of the sizes: no axis is shorter than 1.", where=where)
+        raise error(f"{quote_value(word)} of the sizes: no axis is shorter than 1.", where=where)
     return match[1], int(match[2])
 
 

@@ -1,8 +1,10 @@
-"""Faults as candidates for what went wrong: each is put the very calls of the failing case, in the subject's place.
+"""Faults as candidates for what went wrong: each is put the very calls of the failing case, in the
+subject's place.
 
-Clauses have their say, too: which keywords a suspected fault needs, and whether it breaks what the subject holds. The
-matrix of the spec (`spec/refutations.json`) chooses the clauses; each is then put to the subject and, in its place, to
-the suspects, on the same few cases. The matrix alone would speak of another subject: one that takes every keyword.
+Clauses have their say, too: which keywords a suspected fault needs, and whether it breaks what the
+subject holds. The matrix of the spec (`spec/refutations.json`) chooses the clauses; each is then
+put to the subject and, in its place, to the suspects, on the same few cases. The matrix alone
+would speak of another subject: one that takes every keyword.
 """
 
 from __future__ import annotations
@@ -48,26 +50,35 @@ NOISE_SEEDS = (1, 2)
 """Seeds of the rounding errors that are put into a fault to see how far rounding moves it."""
 
 ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
-"""What is known of a fault's backward pass: it takes every keyword, and nothing of the forward pass."""
+"""What is known of a fault's backward pass: it takes every keyword, and nothing of the forward
+pass.
+"""
 
 
 class FaultCandidate:
-    """Puts a fault the calls that a subject was put, in their order, each no sooner than it is asked for."""
+    """Puts a fault the calls that a subject was put, in their order, each no sooner than it is
+    asked for.
+    """
 
-    def __init__(self, fault: Fault, bar: ComparisonStandard, calls: Sequence[tuple[AnyProblem, str]]) -> None:
+    def __init__(self, fault: Fault, bar: ComparisonStandard,
+                 calls: Sequence[tuple[AnyProblem, str]]) -> None:
         self.fault = fault
         self._bar, self._calls = bar, calls
         self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}
 
     def answer_call(self, index: int, *, noise: int = 0) -> LoggedCall:
-        """The call of this number, and all before it; noise: 0 for none, or the seed of rounding errors put in."""
+        """The call of this number, and all before it; noise: 0 for none, or the seed of rounding
+        errors put in.
+        """
         if noise not in self._put:
             # a fault may have a memory: with other roundings it is another one, and is put every call anew
             docked = as_candidate(self.fault, self._bar.subject, self._bar.conventions)
-            self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
+            self._put[noise] = noisy(docked,
+                                     Noise(self._bar.precision, noise)) if noise else docked, []
         docked, steps = self._put[noise]
         while len(steps) <= index:
             step = log_call(docked, *self._calls[len(steps)])
+            # arrays are held only where it counts whether a later call overwrites them
             steps.append(step if self._bar.aspect is Aspect.KEPT else step.without_memory)
         return steps[index]
 
@@ -87,18 +98,23 @@ class FaultCandidate:
 
 
 def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str]) -> Subject:
-    """The fault, freshly made, in the place of the subject: under its declaration and with its variants, with its pairs
-    where no keyword says them, and with its answer to a row that sees no key.
+    """The fault, freshly made, in the place of the subject: under its declaration and with its
+    variants, with its pairs where no keyword says them, and with its answer to a row that sees no
+    key.
     """
-    subject = replace(subject, takes_own_layout=False)  # a fault's function knows no other storage or shape of arrays
+    # a fault's function knows no other storage or shape of arrays
+    # a fault's function knows no other storage or shape of arrays
+    subject = replace(subject, takes_own_layout=False)
     function = fault.function
     other = fault.other_path() if fault.other_path else function
+    # a function without the flag pairs neighbours by convention, and a fault must do so too
     if conventions.get(ROTARY_PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
         function = other = partial(function, interleaved=True)
 
     def fitted(function: Callable[..., Returned]) -> Callable[..., Returned]:
         return _answer_hidden_rows(_fit_fault_to_subject(fault, subject, function), conventions)
 
+    # a fault of one path shows where the switch is flipped
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
     if fault.backward is None or not _may_go_back(subject):
@@ -107,9 +123,11 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     return replace(subject, callee=callee, backward=ANY_KEYWORD, variants=variants)
 
 
-def _answer_hidden_rows(function: Callable[..., Returned], conventions: Mapping[str, str]) -> Callable[..., Returned]:
-    """The function with rows that see no key as the conventions have them: a fault may hide keys that are seen by the
-    definition. What is wrong about how a fault hides keys stays as wrong as it is.
+def _answer_hidden_rows(function: Callable[..., Returned],
+                        conventions: Mapping[str, str]) -> Callable[..., Returned]:
+    """The function with rows that see no key as the conventions have them: a fault may hide keys
+    that are seen by the definition. What is wrong about how a fault hides keys stays as wrong as
+    it is.
     """
     if not any(conventions.get(name) in _HIDING_STAGES for name in conventions
                if name.partition(".")[0] == "hidden_row"):
@@ -117,7 +135,9 @@ def _answer_hidden_rows(function: Callable[..., Returned], conventions: Mapping[
 
     def attend(*inputs: Array, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
         """What the function answers to query (B,H,T,D) or (B,T,M), key and value."""
-        given = {name for name, value in keywords.items() if value is not None and value is not False}
+        # conventions may differ by what hides the keys
+        given = {name for name, value in keywords.items() if value is not None
+                 and value is not False}
         hide = _HIDING_STAGES.get(of_hidden_rows(conventions, given), sound.hide)
         with computing(as_computed(replace(SOUND, hide=hide, lse=_lse_of_seen))):
             return function(*inputs, **keywords)
@@ -125,12 +145,16 @@ def _answer_hidden_rows(function: Callable[..., Returned], conventions: Mapping[
 
 
 def _level_empty_rows(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are 0, unless there are sinks."""
+    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are 0, unless there
+    are sinks.
+    """
     return _fill_empty_rows(sound.hide(logits, work), work, 0.0)
 
 
 def _spoil_empty_rows(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are NaN, unless there are sinks."""
+    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are NaN, unless there
+    are sinks.
+    """
     return _fill_empty_rows(sound.hide(logits, work), work, np.nan)
 
 
@@ -150,20 +174,27 @@ _HIDING_STAGES: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
 
 
 def _may_go_back(subject: Subject) -> bool:
-    """Whether a fault's backward pass, which is of dense attention, can stand beside its function in this place."""
+    """Whether a fault's backward pass, which is of dense attention, can stand beside its function
+    in this place.
+    """
     declared = subject.declaration
     return declared.kind is Kind.ATTENTION and declared.form is InputForm.DENSE
 
 
-def _fit_fault_to_subject(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
+def _fit_fault_to_subject(fault: Fault, subject: Subject,
+                          function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
+    # a fault of a form takes its arrays so already
     formed = function if fault.form is not InputForm.DENSE else _FORM_WRAPPERS[form](function)
     if subject.declaration.kind is not Kind.LAYER:
         return formed
     if form is InputForm.DECODER and fault.kind is Kind.ATTENTION:
         return partial(_answer_as_step, formed, limits)
-    layer = as_layer(partial(_answer_in_layer, function)) if fault.kind is Kind.ATTENTION else function
+    if fault.kind is Kind.ATTENTION:
+        layer = as_layer(partial(_answer_in_layer, function))
+    else:
+        layer = function
     return partial(_answer_as_layer, layer, limits)
 
 
@@ -182,12 +213,16 @@ def _call_function(function: Callable[..., Returned], call: StagedCall) -> Retur
 
 
 def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function around which keys and values are kept in a cache: it is handed them as a past."""
+    """A dense function around which keys and values are kept in a cache: it is handed them as a
+    past.
+    """
     return decode_concatenating(partial(_call_function, function))()
 
 
-_FORM_WRAPPERS: Mapping[InputForm, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around, InputForm.PAGED: _page_around,
+_FORM_WRAPPERS: Mapping[InputForm,
+                        Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
+    InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around,
+    InputForm.PAGED: _page_around,
     InputForm.DECODER: _decode_around}
 """By form, a dense function in the place of one that takes its arrays so."""
 
@@ -203,7 +238,9 @@ def _answer_in_layer(function: Attend, call: LayerCall) -> Returned:
 
 def _answer_as_step(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache: object,
                     **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
-    """A decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and what `decoder` hands back."""
+    """A decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and what `decoder`
+    hands back.
+    """
     kept: list[object] = []
 
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
@@ -218,13 +255,16 @@ def _answer_as_step(decoder: Callable[..., Any], limits: Limits, *inputs: Array,
     return with_cache(answer, kept[0])  # type: ignore[no-any-return]  # a cache is among it
 
 
-def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,
+def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array,
+                     value: Array, *,
                      params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
-    """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output projection that the subject
-    does not have is the identity.
+    """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output
+    projection that the subject does not have is the identity.
     """
-    answer = layer(query, key, value, params=_add_output_projection(params), heads=heads, **keywords)
-    is_summed_up = isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim == 4
+    answer = layer(query, key, value, params=_add_output_projection(params), heads=heads,
+                   **keywords)
+    is_summed_up = (isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim
+                    == 4)
     return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
 
 
@@ -245,7 +285,9 @@ NO_MISTAKE = Fault("no_mistake", Stage.STATE, "Nothing is wrong.", "never", stag
 """Attention as it is defined, put in the place of a fault."""
 
 MOST_SCORES_OF_SMALL = 2**15
-"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
+"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to
+it.
+"""
 
 
 def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
@@ -255,8 +297,8 @@ def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingCase:
-    """The failing case: every call that the subject was put in judging it.  fails: whether it failed again.
-    held_recipes: the case at sizes at which the subject does not fail.
+    """The failing case: every call that the subject was put in judging it.  fails: whether it
+    failed again.  held_recipes: the case at sizes at which the subject does not fail.
     """
 
     trial: Trial
@@ -278,8 +320,11 @@ class FailingCase:
 
     @property
     def is_defined(self) -> bool:
-        """Whether there is a right answer to all of it: some clauses are about calls that make no sense."""
-        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2] == step.problem.value.shape[-2]
+        """Whether there is a right answer to all of it: some clauses are about calls that make no
+        sense.
+        """
+        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2]
+                   == step.problem.value.shape[-2]
                    for step in self.log)
 
     @property
@@ -293,17 +338,18 @@ class FailingCase:
         return any(is_poisoned(step.problem) for step in self.log)
 
     def is_explained_by(self, fault: Fault) -> bool:
-        """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
-        a mistake does not; found out once.
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well,
+        where attention without a mistake does not; found out once.
         """
         if fault.name not in self._explained_by_fault:
-            self._explained_by_fault[fault.name] = self._answers_alike(fault) and not self._is_explained_without_mistake
+            self._explained_by_fault[fault.name] = (self._answers_alike(fault)
+                                                    and not self._is_explained_without_mistake)
         return self._explained_by_fault[fault.name]
 
     @property
     def _is_explained_without_mistake(self) -> bool:
-        """Whether attention without a mistake, but for its answer to a row that sees no key, would be named as well:
-        such a row has no definition, so that answers are not compared there.
+        """Whether attention without a mistake, but for its answer to a row that sees no key, would
+        be named as well: such a row has no definition, so that answers are not compared there.
         """
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
@@ -314,16 +360,22 @@ class FailingCase:
     def _answers_alike(self, fault: Fault) -> bool:
         candidate = self._fault_candidate(fault)
         return all(self._is_alike(candidate, index) for index in range(len(self.log))) and (
-            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(candidate)) and self._convicts(fault)
+            self.bar.aspect is not Aspect.KEPT
+            or self._keeps_alike(candidate)) and self._convicts(fault)
 
     def fault_nearness(self, fault: Fault) -> float:
-        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
+        """How near the fault's answers are to the subject's where they are furthest; below 1,
+        nearer than the truth.
 
         No call is put after one where they are further apart than that.
         """
         candidate, furthest = self._fault_candidate(fault), 0.0
         for index, step in enumerate(self.log):
-            furthest = max(furthest, self._ruler(index).call_nearness(step, candidate.answer_call(index)))
+            # the call where they differ most decides: a fault that is right once and far off later
+            # is another
+            furthest = max(furthest,
+                           self._ruler(index).call_nearness(step, candidate.answer_call(index)))
+            # further than the truth: no later call can make it the nearest
             if furthest >= 1:
                 break
         return furthest
@@ -340,19 +392,23 @@ class FailingCase:
 
     def _keeps_alike(self, candidate: FaultCandidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
-        return all(step.is_kept is candidate.answer_call(index).is_kept for index, step in enumerate(self.log))
+        return all(step.is_kept is candidate.answer_call(index).is_kept
+                   for index, step in enumerate(self.log))
 
     def _convicts(self, fault: Fault) -> bool:
         return self._fails_before(self._in_its_place(fault), self.recipe)
 
     def is_too_wide(self, fault: Fault) -> bool:
-        """Whether the fault fails where the subject holds, put the failing case before. Found out once.
+        """Whether the fault fails where the subject holds, put the failing case before. Found out
+        once.
 
-        One with a memory may fail at other calls than the subject does: it is too wide if it fails at all of them.
-        Asked of a case beside which some hold.
+        One with a memory may fail at other calls than the subject does: it is too wide if it fails
+        at all of them. Asked of a case beside which some hold.
         """
         if fault.name not in self._too_wide:
-            candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
+            candidate = self._in_its_place(fault)
+            is_told_by = all if fault.stage is Stage.STATE else any
+            # put first for its memory's sake; what comes of it is known
             self._fails_before(candidate, self.recipe)
             self._too_wide[fault.name] = is_told_by(self._fails_before(candidate, recipe)
                                                     for recipe in self.held_recipes)
@@ -363,7 +419,9 @@ class FailingCase:
         return LoggingEvaluator(candidate, self.trial.evaluator, [])
 
     def _choose_bar(self, fault: Fault) -> ComparisonStandard:
-        """The bar at which a fault stands in the subject's place; without a mistake, rows that see no key are zeros."""
+        """The bar at which a fault stands in the subject's place; without a mistake, rows that see
+        no key are zeros.
+        """
         if fault is not NO_MISTAKE:
             return self.bar
         others = {name: answer for name, answer in self.bar.conventions.items()
@@ -374,9 +432,14 @@ class FailingCase:
         return judge_case(self.trial, candidate, recipe).failure is not None
 
     def _ruler(self, index: int) -> AnswerRuler:
-        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
+        """What the answers to one call are held to; whether they are kept is seen when all calls
+        are made.
+        """
         if index not in self._rulers:
-            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
+            if self.bar.aspect is Aspect.KEPT:
+                bar = replace(self.bar, aspect=Aspect.NONE)
+            else:
+                bar = self.bar
             self._rulers[index] = bar.ruler(self.log[index].problem)
         return self._rulers[index]
 
@@ -390,50 +453,62 @@ MOST_ASKED_CLAUSES = 4
 CLAUSE_PURSE = 1e8
 """What the cases of one clause may cost, in multiply-adds."""
 
-_NEVER_NEEDED = frozenset(name for name, word in KEYWORDS.items() if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"}
-"""Keywords that no fault is said to need: without them, too, there are weights, parameters and a scale."""
+_NEVER_NEEDED = (frozenset(name for name, word in KEYWORDS.items()
+                           if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"})
+"""Keywords that no fault is said to need: without them, too, there are weights, parameters and a
+scale.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where needed."""
+    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where
+    needed.
+    """
 
     checks: Callable[[], Mapping[str, Check]] = dict
     refutations: Callable[[], Refutations] = Refutations
     _needs: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def needed_keywords(self, fault: Fault) -> frozenset[str]:
-        """The keywords without which a fault does not show: what all clauses need that convict it, and the keyword that
-        it gets wrong if all of them may draw it.
+        """The keywords without which a fault does not show: what all clauses need that convict it,
+        and the keyword that it gets wrong if all of them may draw it.
         """
         name = _catalogue_name(fault)
         if name not in self._needs:
+            # a fault's stage is a keyword where it gets that keyword wrong
             own = {fault.stage} & KEYWORDS.keys()
             checks = self.checks()
             # a clause that puts every keyword beside every other says of none that it is needed
             convicting = [checks[clause] for clause in self.refutations().of_fault(name)
                           if clause in checks and checks[clause].domain.kind != "features"]
-            of_clauses = [check.needs - _NEVER_NEEDED | own & (check.needs | check.domain.sometimes)
+            of_clauses = [check.needs - _NEVER_NEEDED | own
+                          & (check.needs | check.domain.sometimes)
                           for check in convicting]
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
 
-    def measure_remoteness(self, fault: Fault, check: Check, given: frozenset[str]) -> tuple[int, int]:
+    def measure_remoteness(self, fault: Fault, check: Check,
+                           given: frozenset[str]) -> tuple[int, int]:
         """How far a fault is from what a clause is about that fails with these keywords given.
 
-        First comes what the clause names as an example, then what it convicts: but a clause that puts every keyword
-        beside every other is about none. Of these, what needs most of the keywords that were given: a case is shrunk,
-        so that it would have been left without those that it does not need.
+        First comes what the clause names as an example, then what it convicts: but a clause that
+        puts every keyword beside every other is about none. Of these, what needs most of the
+        keywords that were given: a case is shrunk, so that it would have been left without those
+        that it does not need.
         """
         name, clause = _catalogue_name(fault), check.clause
         convicted = self.refutations().convictions.get(clause.id, {})
-        nearest = 0 if name in clause.refuted_by else 1 if name in convicted else 2
-        is_of_one_thing = check.domain.kind != "features"
-        return nearest if is_of_one_thing else 0, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
+        nearest = 2
+        if check.domain.kind == "features" or name in clause.refuted_by:
+            nearest = 0
+        elif name in convicted:
+            nearest = 1
+        return nearest, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
 
     def may_convict(self, clause: str, fault: Fault) -> bool:
-        """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
-        none of the law's.
+        """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True
+        of a clause that is none of the law's.
         """
         known = self.refutations().convictions.get(clause)
         return known is None or _catalogue_name(fault) in known
@@ -441,46 +516,56 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """What the clauses have to say of one subject. seed: of the run."""
+    """What the clauses have to say of one subject.  seed: of the run."""
 
     matrix: Matrix = field(default_factory=Matrix)
     seed: int = 0
     _subject_tallies: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
-    def keep_consistent(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
-        """Finds the suspects that break no clause which the subject holds: by name, how many that it violates each
-        leaves whole.
+    def keep_consistent(self, suspects: Sequence[Fault], trial: Trial,
+                        subject: Subject) -> Mapping[str, int]:
+        """Finds the suspects that break no clause which the subject holds: by name, how many that
+        it violates each leaves whole.
         """
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
         for check in self._telling_clauses(left, trial):
             fared = self._try_subject(check, trial, subject)
+            # it was not put: nothing is known of the subject under it
             if not fared.cases:
                 continue
             for fault in list(left):
                 candidate = as_candidate(fault, subject, trial.evaluator.conventions)
+                # the very cases that the subject was put, so that chance decides nothing
                 breaks = self._try_first_cases(check, trial, candidate).failure is not None
+                # who has this fault would violate a clause that the subject holds
                 if breaks and fared.failure is None:
                     left.remove(fault)
                 missed[fault.name] += not breaks and fared.failure is not None
         return {fault.name: missed[fault.name] for fault in left}
 
     def _telling_clauses(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
-        """The clauses for the subject that convict some of the suspects, and first those that convict half of them; one
-        of those that convict the same ones before a second.
+        """The clauses for the subject that convict some of the suspects, and first those that
+        convict half of them; one of those that convict the same ones before a second.
         """
         dtype, checks = trial.evaluator.dtype, self.matrix.checks()
         convicted = {clause: frozenset(fault.name for fault in suspects
                                        if dtype in faults.get(_catalogue_name(fault), ()))
-                     for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
+                     for clause, faults in self.matrix.refutations().convictions.items()
+                     if clause in checks}
+        # a clause that breaks for all of them tells none from another
         useful = [clause for clause, those in convicted.items() if those
-                  and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
+                  and (len(those) < len(suspects) or len(suspects) == 1) and clause
+                  != trial.check.clause.id
                   and not checks[clause].why_not_put(trial.evaluator.subject)]
+        # as in twenty questions: what half of the suspects break tells most
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
+        # two clauses that break for the same suspects tell the same
         each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
         in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
         yield from (checks[clause] for clause in in_turn[:MOST_ASKED_CLAUSES])
 
     def _try_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        # a clause fares alike before every suspect, so that it is put once
         place = check.clause.id, trial.evaluator.dtype
         if place not in self._subject_tallies:
             self._subject_tallies[place] = self._try_first_cases(check, trial, subject)
@@ -490,7 +575,8 @@ class Witnesses:
         """What comes of the clause's first cases."""
         known = trial.evaluator
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
-        return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
+        return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
+                     lambda _: None, shrinks=False,
                      cases=CASES, max_work=CLAUSE_PURSE).hold()
 
 

@@ -1,4 +1,5 @@
-"""Finds on which lengths of one axis a case fails: the rules that kernels follow, and which of them is left.
+"""Finds on which lengths of one axis a case fails: the rules that kernels follow, and which of
+them is left.
 
 A condition that is found is told with the sizes beside it that hold.
 """
@@ -20,7 +21,8 @@ from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, rungs_belo
 
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
-    (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠", (False, True, False): "=",
+    (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠",
+    (False, True, False): "=",
     (True, True, False): "≥", (False, True, True): "≤"}
 # The same where no case with both of one length can be put, and of what holds beside it.
 RELATIONS_APART: Mapping[tuple[bool, bool], str] = {(True, False): ">", (False, True): "<"}
@@ -30,7 +32,8 @@ HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥":
 
 @dataclass(frozen=True, slots=True)
 class BoundaryCondition:
-    """One condition of the boundary of a failure: the axes it speaks of, how it is written, and what holds beside it.
+    """One condition of the boundary of a failure: the axes it speaks of, how it is written, and
+    what holds beside it.
 
     is_settled: whether enough other sizes were put to say so of all.
     """
@@ -43,8 +46,8 @@ class BoundaryCondition:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The sizes at which a case fails.  smallest: the case at the smallest of them.  holding_sizes: sizes beside it
-    that hold.
+    """The sizes at which a case fails.  smallest: the case at the smallest of them.
+    holding_sizes: sizes beside it that hold.
 
     sentence: empty where its sizes do not matter.
     """
@@ -60,8 +63,12 @@ class Boundary:
             return ""
         holds = " and ".join(f"at {each.holding_text}" for each in self.conditions)
         is_settled = all(each.is_settled for each in self.conditions)
-        begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
-        return f"{begin} {' and '.join(each.words for each in self.conditions)}; holds {holds}{end}."
+        if is_settled:
+            begin, end = "Fails where", ""
+        else:
+            begin, end = "Fails at", " (few other sizes were tried)"
+        return (f"{begin} {' and '.join(each.words for each in self.conditions)}; "
+                f"holds {holds}{end}.")
 
 
 Lengths: TypeAlias = NDArray[np.int64]
@@ -77,7 +84,9 @@ FEW_TURNS = 4
 """Between lengths that fail and lengths that hold, chance has brought about as many."""
 
 SETTLED_SHARE = 0.03
-"""A rule is settled once no further length could speak against more than this share of what is left."""
+"""A rule is settled once no further length could speak against more than this share of what is
+left.
+"""
 
 
 class LengthRule(enum.Enum):
@@ -96,15 +105,23 @@ class LengthRule(enum.Enum):
 _RULE_LIKELIHOODS: Mapping[LengthRule, float] = {
     LengthRule.FROM: 1.0, LengthRule.ONLY: 0.3, LengthRule.UP_TO: 0.02, LengthRule.MULTIPLE: 0.1,
     LengthRule.NO_MULTIPLE: 0.1, LengthRule.REST: 0.02, LengthRule.NO_POWER: 0.1}
+
+
+def _format_rest(axis: str, n: int, rest: int) -> str:
+    if rest == 1:
+        return f"{axis} is one more than a multiple of {n}"
+    if rest == n - 1:
+        return f"{axis} is one less than a multiple of {n}"
+    return f"{axis} mod {n} = {rest}"
+
+
 _RULE_WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
     LengthRule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
     LengthRule.ONLY: lambda axis, n, _: f"{axis} = {n}",
     LengthRule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
     LengthRule.MULTIPLE: lambda axis, n, _: f"{axis} is a multiple of {n}",
     LengthRule.NO_MULTIPLE: lambda axis, n, _: f"{axis} is not a multiple of {n}",
-    LengthRule.REST: lambda axis, n, rest: (f"{axis} is one more than a multiple of {n}" if rest == 1 else
-                                            f"{axis} is one less than a multiple of {n}" if rest == n - 1 else
-                                            f"{axis} mod {n} = {rest}"),
+    LengthRule.REST: _format_rest,
     LengthRule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
 
 
@@ -113,16 +130,20 @@ ENDING_RULES = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
 """Rules under which all lengths beyond one hold."""
 
 ENOUGH_LONGER = math.ceil(math.log(MISSED_SHARE) / (MAX_SEEDS * math.log(1 - 1 / MAX_SEEDS)))
-"""At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS would have failed."""
+"""At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS
+would have failed.
+"""
 
 NEEDS_NO_REASON = 4
-"""The length up to which it needs no reason that all goes well: of one key, or one feature, nothing goes wrong."""
+"""The length up to which it needs no reason that all goes well: of one key, or one feature,
+nothing goes wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LengthCondition:
-    """A condition on the length of one axis: a rule, from `start` on.  n: the length, or the block; rest: n's rest, of
-    REST.
+    """A condition on the length of one axis: a rule, from `start` on.  n: the length, or the
+    block; rest: n's rest, of REST.
     """
 
     rule: LengthRule
@@ -154,9 +175,10 @@ class LengthCondition:
 
     @property
     def prior_weight(self) -> float:
-        """The weight of the condition among others; a rule that needs a threshold besides is less likely than one
-        alone.
+        """The weight of the condition among others; a rule that needs a threshold besides is less
+        likely than one alone.
         """
+        # kernels have blocks of powers of two; a rule with another number needs more evidence
         share = 1.0 if self.n in COMMON_BLOCKS or self.rule not in BLOCK_RULES else 0.3
         return _RULE_LIKELIHOODS[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
@@ -165,14 +187,19 @@ class LengthCondition:
         told = _RULE_WORDS[self.rule](axis, self.n, self.rest)
         bare = LengthCondition(self.rule, self.n, self.rest)
         left_out = range(NEEDS_NO_REASON + 1, self.start)
-        if self.rule in {LengthRule.FROM, LengthRule.ONLY} or not any(map(bare.includes, left_out)):
+        if (self.rule in {LengthRule.FROM, LengthRule.ONLY}
+            or not any(map(bare.includes, left_out))):
             return told
-        return f"{self.start} ≤ {told}" if self.rule is LengthRule.UP_TO else f"{told} and ≥ {self.start}"
+        if self.rule is LengthRule.UP_TO:
+            return f"{self.start} ≤ {told}"
+        return f"{told} and ≥ {self.start}"
 
 
 @dataclass(frozen=True, slots=True)
 class LengthProfile:
-    """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
+    """How the lengths of one axis fared, and the condition that they bear out; None: no simple
+    one.
+    """
 
     failing_length: int
     condition: LengthCondition | None
@@ -191,19 +218,23 @@ class LengthProfile:
         return sum(one is not other for one, other in pairwise(fared))
 
     def may_be_chance(self, seeds: int) -> bool:
-        """Whether a case that fails with some entries only, and is small, may follow the rule for no other reason.
+        """Whether a case that fails with some entries only, and is small, may follow the rule for
+        no other reason.
 
-        What holds at all larger lengths, which have more entries that may fail, does not do so by chance.  seeds: with
-        so many entries a case is put before it counts as holding.
+        What holds at all larger lengths, which have more entries that may fail, does not do so by
+        chance.  seeds: with so many entries a case is put before it counts as holding.
         """
         is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
         return seeds > MIN_SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
-        """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
+        """Whether it ends at a length, and holds beyond at so many that what fails seldom would
+        have failed there.
+        """
         if self.condition is None or self.condition.rule not in ENDING_RULES:
             return False
-        longer = sum(not failed and value > self.failing_length for value, failed in self.failed_by_length.items())
+        longer = sum(not failed and value > self.failing_length
+                     for value, failed in self.failed_by_length.items())
         return seeds < MAX_SEEDS or longer >= ENOUGH_LONGER
 
     @property
@@ -215,21 +246,29 @@ class LengthProfile:
 
     @property
     def nearest_holding(self) -> int | None:
-        """The nearest length that holds, among those that a condition could have spoken of if there are any."""
+        """The nearest length that holds, among those that a condition could have spoken of if
+        there are any.
+        """
         start = self.condition.start if self.condition else 1
         return min((value for value, failed in self.failed_by_length.items() if not failed),
-                   key=lambda value: (value < start, abs(value - self.failing_length)), default=None)
+                   key=lambda value: (value < start, abs(value - self.failing_length)),
+                   default=None)
 
 
 def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
-    yield from (LengthCondition(LengthRule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
+    # everything from a length on, or at every length
+    yield from (LengthCondition(LengthRule.FROM, start, start=start)
+                for start in dict.fromkeys((1, fails_at)))
+    # a path for one length, such as a width with a kernel of its own
     yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
     for start in dict.fromkeys((1, fails_at)):
-        yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
+        yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top)
+                    if n >= fails_at)
         if fails_at.bit_count() != 1:
             yield LengthCondition(LengthRule.NO_POWER, 2, start=start)
     for n in BLOCK_LENGTHS:
+        # from the first length, from beyond one block, or from where it was found
         for start in sorted({1, n + 1, fails_at}):
             yield from _block_conditions(fails_at, n, start)
 
@@ -238,32 +277,41 @@ def _block_conditions(fails_at: int, n: int, start: int) -> Iterator[LengthCondi
     """That whole blocks matter, from `start` on."""
     rest = fails_at % n
     if start <= fails_at:
-        yield LengthCondition(LengthRule.NO_MULTIPLE if rest else LengthRule.MULTIPLE, n, start=start)
+        yield LengthCondition(LengthRule.NO_MULTIPLE if rest else LengthRule.MULTIPLE, n,
+                              start=start)
         if rest:
             yield LengthCondition(LengthRule.REST, n, rest, start)
 
 
 def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
-    """The lengths that tell conditions apart: beside it, and at, before and after the ends of blocks."""
+    """The lengths that tell conditions apart: beside it, and at, before and after the ends of
+    blocks.
+    """
+    # neighbours tell a threshold from a rule of blocks
     yield from (fails_at + 1, fails_at + 2, fails_at + 3)
     for n in BLOCK_LENGTHS:
         after, before = fails_at // n + 1, -(-fails_at // n) - 1
+        # odd multiples of a block: even ones are multiples of the next larger block, too
         odd, less = (after + 1 - after % 2) * n, (before - 1 + before % 2) * n
         yield from (odd - 1, odd, odd + 1, fails_at + n, less, fails_at - n)
+    # the longest tell whether it ends, and one of them is odd
     yield from (top, top - 1)
 
 
 def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
                      fails: Callable[[int], bool | None]) -> LengthCondition | None:
-    """The likeliest condition that all lengths bear out. `known`: those that were put; what is put now is added.
+    """The likeliest condition that all lengths bear out. `known`: those that were put; what is put
+    now is added.
 
-    The next length is always the one on which those that are left are most divided. None: no condition fits.
+    The next length is always the one on which those that are left are most divided. None: no
+    condition fits.
     """
     left = [each for each in (*possible_conditions(fails_at, top), *_ends_before(known, fails_at))
             if _bears_out(each, known)]
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
         candidates = np.array(sorted(lengths))
+        # the length that divides what is left best: each answer then rules out as much as it can
         divided = _smaller_camp_shares(left, candidates)
         most = int(divided.argmax())
         if divided[most] < SETTLED_SHARE:
@@ -271,14 +319,17 @@ def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
         lengths.remove(at := int(candidates[most]))
         if (answer := fails(at)) is not None:
             known[at] = answer
-            left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
+            # an end that nobody thought of becomes possible where a longer length holds
+            left = [each for each in (*left, *_ends_before({at: answer}, fails_at))
+                    if _bears_out(each, known)]
     return max(left, key=lambda each: each.prior_weight, default=None)
 
 
 def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[LengthCondition]:
     """That it ends before a length that holds."""
     for at in (at for at, failed in known.items() if not failed and at > fails_at):
-        yield from (LengthCondition(LengthRule.UP_TO, at - 1, start=start) for start in dict.fromkeys((1, fails_at)))
+        yield from (LengthCondition(LengthRule.UP_TO, at - 1, start=start)
+                    for start in dict.fromkeys((1, fails_at)))
 
 
 def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
@@ -287,9 +338,12 @@ def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
 
 
 def _smaller_camp_shares(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
-    """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried with hundreds."""
+    """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried
+    with hundreds.
+    """
     likely = np.array([each.prior_weight for each in left])
     failing = np.array([each.includes_each(lengths) for each in left])
+    # of each length, the weight of the rules under which it fails
     weight = (likely[:, np.newaxis] * failing).sum(axis=0)
     total = sum(each.prior_weight for each in left)
     share: NDArray[np.float64] = np.minimum(weight, total - weight) / total

@@ -116,7 +116,7 @@ class Engine:
         """The clauses of variants that attnspec makes itself which a target is put."""
         found = self._find_registered(target)
         forms = forms_asked(self.plan, found.declaration.made if found else ())
-        return frozenset(clause.id for clause in self._spec_of_plan.clauses if clause.made & forms)
+        return frozenset(clause.id for clause in self._spec_of_plan.clauses if clause.made_forms & forms)
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
@@ -224,7 +224,7 @@ class Engine:
             named, made = {clause.id for clause in self.clauses}, self._variant_clauses(target)
             named |= made if self.plan.variants else frozenset()
             return tuple(clause for clause in self._spec_of_plan.clauses
-                         if clause.id in named and (clause.id in made or not clause.made))
+                         if clause.id in named and (clause.id in made or not clause.made_forms))
         names = clauses_for(self._spec_of_plan, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 

@@ -18,7 +18,7 @@ from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial, describe_case
-from attnspec.vocabulary.observables import defined, visible
+from attnspec.vocabulary.observables import read_definition, visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 
 PICTURE_LENGTH = 16
@@ -200,8 +200,8 @@ def _draw_masked_weights(scene: Scene, compared: Compared) -> Iterator[Picture]:
     shown = visible(scene, run)
     if shown.all():
         return
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"),
-                      lambda expected: expected.weights)
+    weights = read_definition(scene, run, "weights", ("B", "H", "T", "S"),
+                              lambda expected: expected.weights)
     index = dict(zip(axes, _worst_entry(compared), strict=True))
     batch, head, row = index["B"], index.get("H"), index["T"]
     whose, mixed = (f"of head {head}",

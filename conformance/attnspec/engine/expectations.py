@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.effort import EFFORTS
-from attnspec.core.errors import LISTINGS, ManifestError, UsageError, near_misses, quoted
+from attnspec.core.errors import LISTINGS, ManifestError, UsageError, near_misses, quote_value
 from attnspec.core.forms import AS_DECLARED
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, Verdict
@@ -50,7 +50,7 @@ def no_clause(name: str, known: Sequence[str]) -> UsageError:
     theme, dot, _ = name.partition(".")
     if of_theme := hint_of_theme(name, known):
         return UsageError(
-            f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
+            f"{quote_value(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
     is_bare = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
     return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_bare else ''}")
 

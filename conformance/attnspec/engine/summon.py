@@ -114,7 +114,7 @@ def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
 
 def with_clause_gradients(subject: Subject, check: Check) -> Subject:
     """The subject as a clause is put to it: with gradients, where a form of it has them."""
-    if check.clause.made and GRAD in check.needs:
+    if check.clause.made_forms and GRAD in check.needs:
         return subject.with_gradients
     return subject
 

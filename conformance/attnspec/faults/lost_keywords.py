@@ -23,14 +23,14 @@ def always(call: HandedOver | LayerCall) -> bool:
     return True
 
 
-def _without(call: HandedOver, keywords: Iterable[str]) -> HandedOver:
+def _leave_out(call: HandedOver, keywords: Iterable[str]) -> HandedOver:
     """The call, these keywords left out."""
     return call.but(**{name: OFF[name] for name in keywords})
 
 
 def forget(*keywords: str, where: Callable[[HandedOver], bool] = always) -> Callable[[], Attend]:
     """A maker of attention functions that do not read these keywords of the calls that take a path."""
-    return around(lambda call: attention(_without(call, keywords) if where(call) else call))
+    return around(lambda call: attention(_leave_out(call, keywords) if where(call) else call))
 
 
 def forget_in_layer(keyword: str, where: Callable[[LayerCall], bool] = always) -> Callable[[], Layer]:
@@ -43,7 +43,7 @@ def heed_in_first(axis: int, *keywords: str) -> Callable[[], Attend]:
     def answer(call: HandedOver) -> Answer:
         """Output (B,H,T,Dv), and what else is asked for."""
         pairs = zip(*(each if isinstance(each, tuple) else (each,)
-                      for each in (attention(call), attention(_without(call, keywords)))), strict=True)
+                      for each in (attention(call), attention(_leave_out(call, keywords)))), strict=True)
         parts = tuple(_first_of(axis, *pair) for pair in pairs)
         return parts if len(parts) > 1 else parts[0]
     return around(answer)

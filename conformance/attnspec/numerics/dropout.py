@@ -1,9 +1,10 @@
-"""Attention whose weights are dropped: the output by definition, where it is known which ones, and how far from it
-rounding may take an honest one. With the factors F, 0 or 1/(1 - rate):
+"""Attention whose weights are dropped: the output by definition, where it is known which ones, and
+how far from it rounding may take an honest one. With the factors F, 0 or 1/(1 - rate):
 
     O = (F ∘ P) V
 
-The derivation is in docs/dropout.md: the output is a mean under the same weights, of F_ij v_j in the place of v_j.
+The derivation is in docs/dropout.md: the output is a mean under the same weights, of F_ij v_j in
+the place of v_j.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from attnspec.numerics.reference import (
     Truth,
     compute_truth,
     cut_blocks,
+    divisor,
     is_wider,
     join_blocks,
     multiply_wide,
@@ -44,42 +46,59 @@ ENTRIES_AT_ONCE = 2**20
 
 
 def rescaling_error(precision: Precision) -> float:
-    """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are kept."""
+    """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are
+    kept.
+    """
+    # the factor may be multiplied in before or after a weight is stored
     roundoff = max(DTYPES[precision.weights].roundoff, DTYPES[precision.softmax].roundoff)
     return float(np.expm1(RESCALING_ROUNDINGS * np.log1p(roundoff)))
 
 
 def dropout_factors(kept: Array, rate: float) -> Array:
-    """(B,H,T,S): what each weight is multiplied by, given which ones are kept (bool); at rate 1 zeros."""
+    """(B,H,T,S): what each weight is multiplied by, given which ones are kept (bool); at rate 1
+    zeros.
+    """
     return np.where(kept, 1 / (1 - rate) if rate < 1 else 0.0, 0.0)
 
 
 def multiply_weights(truth: Truth, operands: Operands, factor: Array) -> Truth:
-    """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the values."""
-    total = np.where(truth.total == 0, 1, truth.total)[..., None]
-    return replace(truth, output=multiply_wide(truth.weights * factor, operands.value) / total)
+    """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the
+    values.
+    """
+    output = (multiply_wide(truth.weights * factor, operands.value)
+              / divisor(truth.total)[..., None])
+    return replace(truth, output=output)
 
 
-def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *, conventions: Mapping[str, str],
+def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *,
+                        conventions: Mapping[str, str],
                         scale_width: int | None = None) -> Expectation:
-    """The output (B,H,T,Dv) of a problem whose weights are multiplied by a factor (B,H,T,S), and its allowance.
+    """The output (B,H,T,Dv) of a problem whose weights are multiplied by a factor (B,H,T,S), and
+    its allowance.
 
     The other arguments are those of `expect`.
     """
-    return _expect_blocks(problem, factor, precision, _bound_known_drop, cut_blocks(problem, conventions, scale_width))
+    return _expect_blocks(problem, factor, precision, _bound_known_drop,
+                          cut_blocks(problem, conventions, scale_width))
 
 
-def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *, conventions: Mapping[str, str],
+def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *,
+                       conventions: Mapping[str, str],
                        scale_width: int | None = None) -> Expectation:
-    """The same, whichever weights are dropped: the truth is that of none, and the allowance holds for all."""
+    """The same, whichever weights are dropped: the truth is that of none, and the allowance holds
+    for all.
+    """
     sizes = problem.sizes
     factor = np.broadcast_to(1 / (1 - rate), (sizes.B, sizes.H, sizes.T, sizes.S))
-    return _expect_blocks(problem, factor, precision, _bound_any_drop, cut_blocks(problem, conventions, scale_width))
+    return _expect_blocks(problem, factor, precision, _bound_any_drop,
+                          cut_blocks(problem, conventions, scale_width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A block, its truth in float64, the factors (B,H,T,S), and the errors of the weights in one class."""
+    """A block, its truth in float64, the factors (B,H,T,S), and the errors of the weights in one
+    class.
+    """
 
     operands: Operands
     truth: Truth
@@ -100,27 +119,33 @@ def _expect_blocks(problem: Problem, factor: Array, precision: Precision, around
                    parts: Iterable[ProblemBlock]) -> Expectation:
     """The output (B,H,T,Dv) block by block."""
     sizes = problem.sizes
-    classes = (precision, *(() if is_wider(precision.dtype) else (assumed_precision(DType.FLOAT64),)))
+    classes = (precision,
+               *(() if is_wider(precision.dtype) else (assumed_precision(DType.FLOAT64),)))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around)) for each in parts)
+        found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around))
+                 for each in parts)
         every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, sizes.T), found))
         return Expectation(**every)
 
 
 def _block_fields(
-        operands: Operands, factor: Array, classes: tuple[Precision, ...], around: _Around) -> Mapping[str, Array]:
+        operands: Operands, factor: Array, classes: tuple[Precision, ...],
+        around: _Around) -> Mapping[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…); factor (B,H,T,S)."""
-    wide = multiply_weights(compute_truth(operands, wide_float(classes[0].dtype)), operands, factor)
+    wide = multiply_weights(compute_truth(operands, wide_float(classes[0].dtype)), operands,
+                            factor)
     truth = wide.narrow()
-    parts = [_Part(operands, truth, factor, weight_error(operands, truth, roundings(each))) for each in classes]
+    parts = [_Part(operands, truth, factor, weight_error(operands, truth, roundings(each)))
+             for each in classes]
     slack = functools.reduce(np.add, (_dropped_allowance(part, each, around)
                                       for part, each in zip(parts, classes, strict=True)))
     r = roundings(classes[0])
-    claimed = in_domain(operands, truth, r, parts[0].errors) & _grown_values_fit(parts[0],
-                                                                                 r) & np.isfinite(slack).all(axis=-1)
+    claimed = in_domain(operands, truth, r, parts[0].errors)
+    claimed = claimed & _grown_values_fit(parts[0], r) & np.isfinite(slack).all(axis=-1)
     if r.stored_formats:  # what storing entries as others does beside dropout is not derived
         claimed = np.zeros_like(claimed)
-    return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack,
+            "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
@@ -128,57 +153,66 @@ def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Ar
     """(B,H,T,Dv): D, as without dropout, of the values F_ij v_j; and the roundings of F itself."""
     r, operands, errors = roundings(precision), part.operands, part.errors
     size, drift = around(part)
-    reach = (((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value) / errors.least[..., None]
+    reach = ((((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value)
+             / errors.least[..., None])
     allowance = assemble_allowance(operands, size, errors, r, drift=drift, reach=reach)
-    allowance = allowance + (part.largest_factor - 1) * lost_weights(operands, size, r) * (1 + r.output)
+    # what underflows before the factor grows by it
+    allowance = (allowance
+                 + (part.largest_factor - 1) * lost_weights(operands, size, r) * (1 + r.output))
     return np.asarray(allowance + rescaling_error(precision) * (reach + allowance))
 
 
 def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
-    """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest
-    output.
+    """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and
+    the largest output.
     """
-    sizes, total = part.operands.sizes.value, np.where(part.truth.total == 0, 1, part.truth.total)[..., None]
+    sizes, total = part.operands.sizes.value, divisor(part.truth.total)[..., None]
+    # whichever weights are kept, the output is no larger than if all grew
     size = (part.truth.weights * part.factor) @ sizes / total
     drift = ((part.errors.excess * part.factor) @ sizes) / part.errors.least[..., None]
     return np.asarray(size), np.asarray(drift + part.errors.mass[..., None] * size)
 
 
 def _bound_known_drop(part: _Part) -> tuple[Array, Array]:
-    """(B,H,T,Dv), of those that are known: the sum of excess·|F_ij v_j - o| over least, some columns at a time, as
-    memory likes.
+    """(B,H,T,Dv), of those that are known: the sum of excess·|F_ij v_j - o| over least, some
+    columns at a time, as memory likes.
     """
     output, value = part.truth.output, part.operands.value
     drift, step = np.empty_like(output), max(1, ENTRIES_AT_ONCE // max(1, part.factor.size))
     for start in range(0, value.shape[-1], step):
         some = slice(start, start + step)
-        apart = np.abs(part.factor[..., None] * value[:, :, None, :, some] - output[:, :, :, None, some])
+        apart = np.abs(part.factor[..., None] * value[:, :, None, :, some]
+                       - output[:, :, :, None, some])
         drift[..., some] = (part.errors.excess[..., None, :] @ apart)[..., 0, :]
     return np.abs(output), np.asarray(drift / part.errors.least[..., None])
 
 
 def _grown_values_fit(part: _Part, r: Roundings) -> Array:
     """(B,H,1): whether no sum of values can overflow that have grown by the largest factor."""
-    largest = part.largest_factor * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
+    largest = (part.largest_factor
+               * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None])
     return np.asarray((largest <= r.largest_sum / 2) & (largest <= r.largest_output / 2))
 
 
 @lru_cache(maxsize=1024)
 def count_limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
-    """The least and the greatest count of so many independent trials, each with this chance, that raise no alarm.
+    """The least and the greatest count of so many independent trials, each with this chance, that
+    raise no alarm.
 
-    The probability of a lower count is at most half of the rate, and that of a higher one, too: both tails are summed,
-    not approximated.
+    The probability of a lower count is at most half of the rate, and that of a higher one, too:
+    both tails are summed, not approximated.
     """
     if chance in (0.0, 1.0):
         return (0, 0) if chance == 0 else (trials, trials)
     low = _least_count(_count_log_probabilities(trials, chance), false_alarm / 2)
-    return low, trials - _least_count(_count_log_probabilities(trials, 1 - chance), false_alarm / 2)
+    return low, trials - _least_count(_count_log_probabilities(trials, 1 - chance),
+                                      false_alarm / 2)
 
 
 def _count_log_probabilities(trials: int, chance: float) -> Array:
     """(trials + 1,): the logarithm of the probability of each count."""
     counts = np.arange(1, trials + 1, dtype=float)
+    # by logarithms: for thousands of trials the probabilities underflow
     ratios = np.log(trials + 1 - counts) - np.log(counts) + math.log(chance) - math.log1p(-chance)
     return np.concatenate([[0.0], np.cumsum(ratios)]) + trials * math.log1p(-chance)
 

@@ -29,12 +29,13 @@ from attnspec.numerics.bound import (
     weight_storage_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, read_entries, roundings_of, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, read_entries, roundings_of
 from attnspec.numerics.precision import WEIGHTS, Precision, assumed_precision
 from attnspec.numerics.reference import (
     Truth,
     compute_truth,
     cut_blocks,
+    divisor,
     is_wider,
     join_blocks,
     scaled_magnitude,
@@ -53,7 +54,9 @@ from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
 def inner_problem(problem: LayerProblem) -> Problem:
-    """The attention inside: the projected and split query, key and value, in float64 (where they are exact)."""
+    """The attention inside: the projected and split query, key and value, in float64 (where they
+    are exact).
+    """
     heads, kv_heads = problem.heads, problem.kv_heads
     query = _project_heads(problem, problem.query, "query", heads)
     key = _project_heads(problem, problem.key, "key", kv_heads)
@@ -62,7 +65,9 @@ def inner_problem(problem: LayerProblem) -> Problem:
 
 
 def _project_heads(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
-    """(B,T,M) or (B,S,M) -> (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv): projected, with bias, and split into heads."""
+    """(B,T,M) or (B,S,M) -> (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv): projected, with bias, and
+    split into heads.
+    """
     projected = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
     if f"b_{name}" in problem.params:
         projected = projected + problem.params[f"b_{name}"].astype(np.float64)
@@ -76,10 +81,13 @@ def concat_heads(array: Array) -> Array:
     return array.swapaxes(1, 2).reshape(B, T, H * Dv)
 
 
-def project_output(problem: LayerProblem, r: Roundings, output: Array, allowance: Array) -> tuple[Array, Array]:
-    """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both (B,T,M).
+def project_output(problem: LayerProblem, r: Roundings, output: Array,
+                   allowance: Array) -> tuple[Array, Array]:
+    """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both
+    (B,T,M).
 
-    The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the bias is added.
+    The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the
+    bias is added.
     """
     heads, slack = concat_heads(output), concat_heads(allowance)
     if "w_out" not in problem.params:
@@ -89,7 +97,10 @@ def project_output(problem: LayerProblem, r: Roundings, output: Array, allowance
     size = np.abs(weight)
     product = heads @ weight.astype(heads.dtype)
     summed = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
-    error = slack @ size + (len(weight) + 1) * r.accumulate * summed + 2 * len(weight) * r.lost_product
+    # the errors of the heads pass through, and H·Dv products and a bias are added up
+    error = (slack @ size + (len(weight) + 1) * r.accumulate * summed
+             + 2 * len(weight) * r.lost_product)
+    # a product may be stored before the bias is added, and the sum is stored again
     error += r.output * (np.abs(product).astype(np.float64) + error) + r.lost_output
     error += r.output * (np.abs(product + bias).astype(np.float64) + error) + r.lost_output
     return product + bias, error
@@ -99,34 +110,33 @@ def projection_fits(problem: LayerProblem, r: Roundings, output: Array) -> Array
     """(B,T): whether the output projection can overflow nowhere."""
     if "w_out" not in problem.params:
         return np.ones((output.shape[0], output.shape[2]), dtype=bool)
-    sums = np.abs(concat_heads(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
+    sums = (np.abs(concat_heads(output)).astype(np.float64)
+            @ np.abs(problem.params["w_out"].astype(np.float64)))
     fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
     return fits
 
-
-__all__ = ["ALL_PARTS", "Expectation", "expect", "expect_layer", "visible_keys"]
 
 ALL_PARTS = frozenset({"output", "weights", "logits"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expectation:
-    """The truth (float64; long double for a float64 subject), the allowance beside it (float64), and where they count.
+    """The truth (float64; long double for a float64 subject), the allowance beside it (float64),
+    and where they count.
 
-    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).
-    weights, weights_allowance: (B,H,T,S); both exactly 0 where a key is hidden.
-    logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the allowance is that of
-    log(weight) less the top key's log(weight), infinite where the weight may underflow.
-    row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
-    visible: (B,H,T,S) bool, beside weights, logits and what is typical, or asked for alone.
-    empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
-    claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
-    output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
-    typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
-    lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows without a visible key.
-    gradients: by name of the input, where they are asked for, alone.
-    What was not asked for (`parts`; the row sums come with the weights, the output with what is typical) has length 0
-    along every axis.
+    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).  weights, weights_allowance:
+    (B,H,T,S); both exactly 0 where a key is hidden.  logits, logits_allowance: (B,H,T,S), logits
+    less the row's largest (hidden: -inf); the allowance is that of log(weight) less the top key's
+    log(weight), infinite where the weight may underflow.  row_sum_allowance: (B,H,T), how far an
+    honest row of weights may sum from 1.  visible: (B,H,T,S) bool, beside weights, logits and what
+    is typical, or asked for alone.  empty: (B,H,T) bool, rows without a visible key; their truth is
+    written as zeros.  claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the
+    bound. Elsewhere nothing may be judged.  output_claimed: the same for `output`: `claimed`
+    itself; of a layer (B,T), where all heads are. typical_spread, typical_sure (B,H,T,Dv),
+    typical_strain (B,H,T,1): what `typical_allowance` is made of.  lse, lse_allowance: (B,H,T),
+    where they are asked for, the natural logarithm; -inf on rows without a visible key.  gradients:
+    by name of the input, where they are asked for, alone. What was not asked for (`parts`; the row
+    sums come with the weights, the output with what is typical) has length 0 along every axis.
     """
 
     output: Array
@@ -149,35 +159,43 @@ class Expectation:
     gradients: Mapping[str, Gradient] | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
-        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
-        generic. Every entry counts, and every weight behind them, since its error is taken to be small.
+        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability,
+        where values are generic. Every entry counts, and every weight behind them, since its error
+        is taken to be small.
         """
+        # each entry gets an equal share of the rate, and so does each weight behind it
         spread = hoeffding_multiple(self.output.size + self.visible.size, false_alarm)
         parts = Typical(self.typical_spread, self.typical_strain, self.typical_sure)
         return parts.allowance(self.output_allowance, spread)
 
 
 def expect(
-    problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
+    problem: Problem, precision: Precision, *, conventions: Mapping[str, str],
+    scale_width: int | None = None,
     rows: Array | None = None, parts: frozenset[str] = ALL_PARTS, screens: bool = False,
 ) -> Expectation:
-    """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S); see `Expectation`.
+    """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S);
+    see `Expectation`.
 
-    conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
-    recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
-    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must
-    be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
-    float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
+    conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or
+    undefined, the recommended answer is.  scale_width: the width whose 1/sqrt is the default scale
+    (None: D).  rows: the indices along T to judge; the T axes of the result are then as long as
+    `rows`.  parts: what to work out, for speed; `typical` must be asked for, and is for values
+    without structure only.  screens: look at every entry, but cheaply: the truth is in float64 for
+    a float64 subject too, and allowances may be larger than need be; they pay for the truth's own
+    error.
     """
+    # codes stand for numbers: the definition knows those alone
     subject, posed = roundings_of(problem, precision), read_entries(problem)
     sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
     every_block = functools.partial(cut_blocks, posed)
     if subject.stored_formats:
         formats = stored_arrays(problem, subject)
-        subject, every_block = add_rescaling(subject, posed,
-                                             formats), functools.partial(cut_stored_blocks, posed, subject)
-    work_out = functools.partial(_expect_cheaply if screens else _expect_sharply, problem.dtype, subject, parts)
+        subject = add_rescaling(subject, posed, formats)
+        every_block = functools.partial(cut_stored_blocks, posed, subject)
+    work_out = functools.partial(_expect_cheaply if screens else _expect_sharply, problem.dtype,
+                                 subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))
                  for block in every_block(conventions, scale_width, rows))
@@ -186,8 +204,10 @@ def expect(
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-EMPTY_FIELDS = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
-            if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+EMPTY_FIELDS: dict[str, Array] = {
+    each.name: _NONE for each in fields(Expectation)
+    if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+EMPTY_FIELDS["row_sum_allowance"] = _NO_ROWS
 
 
 def expect_gradients_alone(gradients: Mapping[str, Gradient]) -> Expectation:
@@ -197,10 +217,16 @@ def expect_gradients_alone(gradients: Mapping[str, Gradient]) -> Expectation:
 
 
 def expect_layer(
-    problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str], parts: frozenset[str] = ALL_PARTS,
+    problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str],
+    parts: frozenset[str] = ALL_PARTS,
 ) -> Expectation:
-    """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
-    inside = expect(inner_problem(problem), precision, conventions=conventions, parts=parts | {"output"})
+    """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is
+    1/sqrt(D).
+    """
+    # the projections are exact by the choice of entries, so that attention inside is judged as any
+    # other
+    inside = expect(inner_problem(problem), precision, conventions=conventions,
+                    parts=parts | {"output"})
     r = roundings(precision)
     with np.errstate(all="ignore"):
         output, allowance = project_output(problem, r, inside.output, inside.output_allowance)
@@ -209,36 +235,53 @@ def expect_layer(
     return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
+def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str],
+                    operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where
+    that says enough.
+    """
     truth = compute_truth(operands, np.float64)
-    classes = [r, *([roundings(assumed_precision(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
-    bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
-    known = [each for each in bounds if each is not None]
-    if len(known) < len(bounds):
-        return _expected_fields(operands, truth, classes, parts)
+    classes = [r,
+               *([roundings(assumed_precision(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
+    known = list[tuple[Array, Array]]()
+    for each in classes:
+        bound = screening_allowance(operands, truth, each) if parts == {"output"} else None
+        if bound is None:
+            return _expected_fields(operands, truth, classes, parts)
+        known.append(bound)
     slack = _sum_allowances(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
-    return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack,
+            "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
-def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
+def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str],
+                    operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the
+    sharp bound.
+    """
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
-    classes = [r, *([] if is_wider(r.precision.dtype) else [roundings(assumed_precision(DType.FLOAT64))])]
+    classes = [r,
+               *([] if is_wider(r.precision.dtype)
+                 else [roundings(assumed_precision(DType.FLOAT64))])]
     return _expected_fields(operands, compute_truth(operands, wide_float(dtype)), classes, parts)
 
 
 def _expected_fields(
-        operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
-    """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
+        operands: Operands, wide: Truth, classes: Sequence[Roundings],
+        parts: frozenset[str]) -> dict[str, Array]:
+    """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's
+    if no finer.
+    """
     truth = wide if wide.output.dtype == np.float64 else wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
+    # the domain is that of the subject's class
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
     found = dict(EMPTY_FIELDS)
     if parts & {"output", "typical"}:
-        slack = _sum_allowances(output_allowance(operands, truth, r, errors) for r, errors in erring)
+        slack = _sum_allowances(output_allowance(operands, truth, r, errors)
+                                for r, errors in erring)
         found |= {"output": wide.output, "output_allowance": slack}
         claimed &= np.isfinite(slack).all(axis=-1)
     every: tuple[Operands, Truth, Truth, Erring] = operands, wide, truth, erring
@@ -252,28 +295,39 @@ def _expected_fields(
         found |= {"lse": row_log_sum_exp(wide, operands), "lse_allowance": slack}
         claimed &= np.isfinite(slack)
     if "typical" in parts:
-        chances = functools.reduce(Typical.__add__, (typical_error(operands, truth, r, errors) for r, errors in erring))
-        found |= {"typical_spread": chances.spread, "typical_strain": chances.strain, "typical_sure": chances.sure}
+        chances = functools.reduce(Typical.__add__,
+                                   (typical_error(operands, truth, r, errors)
+                                    for r, errors in erring))
+        found |= {"typical_spread": chances.spread, "typical_strain": chances.strain,
+                  "typical_sure": chances.sure}
     if parts & {"weights", "logits", "typical", "visible"}:
         found["visible"] = keys[0].visible_array()
     return found | {"empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
 
 
-def _weights_fields(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+def _weights_fields(operands: Operands, wide: Truth, truth: Truth,
+                    erring: Erring) -> dict[str, Array]:
     """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
     return {"weights": wide.weights / divisor(wide.total)[..., None],
-            "weights_allowance": _sum_allowances(weights_allowance(operands, truth, r, errors) for r, errors in erring),
-            "row_sum_allowance": _sum_allowances(row_sum_allowance(operands, truth, r, errors) for r, errors in erring)}
+            "weights_allowance": _sum_allowances(weights_allowance(operands, truth, r, errors)
+                                                 for r, errors in erring),
+            "row_sum_allowance": _sum_allowances(row_sum_allowance(operands, truth, r, errors)
+                                                 for r, errors in erring)}
 
 
-def _logits_fields(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+def _logits_fields(operands: Operands, wide: Truth, truth: Truth,
+                   erring: Erring) -> dict[str, Array]:
     """The logits of one block and their allowance, (B,H,T,S)."""
-    seen, slack = operands.visible_array(), _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
-    return {"logits": np.where(seen, wide.shifted_logits, -np.inf), "logits_allowance": np.where(seen, slack, 0.0)}
+    seen = operands.visible_array()
+    slack = _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
+    return {"logits": np.where(seen, wide.shifted_logits, -np.inf),
+            "logits_allowance": np.where(seen, slack, 0.0)}
 
 
 def _sum_allowances(allowances: Iterable[Array]) -> Array:
-    """The allowances of the subject's class and of the truth's added up: (B,H,T,Dv), (B,H,T,S) or (B,H,T), as each."""
+    """The allowances of the subject's class and of the truth's added up: (B,H,T,Dv), (B,H,T,S) or
+    (B,H,T), as each.
+    """
     return functools.reduce(np.add, allowances)
 
 
@@ -283,36 +337,45 @@ def _sum_allowances(allowances: Iterable[Array]) -> Array:
 Erring = Sequence[tuple[Roundings, WeightError]]
 """Classes of arithmetic, each with the errors of the weights under it."""
 
-def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
+def weights_allowance(operands: Operands, truth: Truth, r: Roundings,
+                      errors: WeightError) -> Array:
     """(B,H,T,S): D of the output for V = I, entry by entry; exactly 0 where the key is hidden."""
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
     apart = 1 - p if not r.stored_formats else 1 - p + own_rounding(operands)
+    # with V = I a value is 1 for the key itself and 0 for all others: |v_j - o| is 1 - p or p
     drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    # the hull of 0 and 1
     drift = np.fmin(drift, np.maximum(p, 1 - p))
+    # no weight is more than 1
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
     divided = errors.divisor_error(r)
     rounded = heavy * _kept_weight_error(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
-    inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
+    # an underflown weight is missing itself, and from the sum that the others are divided by
+    inside = (drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p)
+              + r.lost_product)
     if r.stored_formats:
         inside = inside + _stored_weight_allowance(operands, truth, r, errors, p + inside)
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
 
 
-def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, size: Array) -> Array:
-    """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights of this size. 1 is the
-    largest value, which is stored exactly, but for its scale.
+def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError,
+                             size: Array) -> Array:
+    """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights
+    of this size. 1 is the largest value, which is stored exactly, but for its scale.
     """
-    stored, scaled_back = weight_storage_error(truth, r, errors, operands.visible), _stored_one_error(r) * size
+    stored = weight_storage_error(truth, r, errors, operands.visible)
+    scaled_back = _stored_one_error(r) * size
     if stored is None:
         return scaled_back
     if not r.stored_formats[WEIGHTS].summed:
         return np.asarray(stored.distances + scaled_back)
     by_stored_sum = (stored.distances + size * stored.mass) / (1 - stored.mass)
-    return np.asarray(np.where(stored.mass < 1, by_stored_sum, np.maximum(stored.distances, 1.0)) + scaled_back)
+    return np.asarray(np.where(stored.mass < 1, by_stored_sum, np.maximum(stored.distances, 1.0))
+                      + scaled_back)
 
 
 def _stored_one_error(r: Roundings) -> float:
@@ -320,28 +383,35 @@ def _stored_one_error(r: Roundings) -> float:
     stored = r.stored_formats.get("value")
     if stored is None:
         return 0.0
-    return r.inputs.of_values + float(stored.entry_errors(np.ones((1, 1, 1, 1)), r.precision)[0, 0, 0, 0])
+    return (r.inputs.of_values
+            + float(stored.entry_errors(np.ones((1, 1, 1, 1)), r.precision)[0, 0, 0, 0]))
 
 
-def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
+def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings,
+                      errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
     divided = errors.divisor_error(r)
-    grown = (1 + _kept_weight_error(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    grown = ((1 + _kept_weight_error(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2
+             * (1 + r.output) - 1)
+    # numerator and denominator may each lose it
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
     if r.stored_formats:
         allowance = allowance + _stored_one_error(r) * (1 + allowance)
     stored = weight_storage_error(truth, r, errors, operands.visible)
     # divided by the sum of what is stored, rows still sum to 1
-    is_one = stored is None or r.stored_formats[WEIGHTS].summed
-    return allowance if stored is None or is_one else allowance + stored.mass[..., 0] * (1 + allowance)
+    if stored is None or r.stored_formats[WEIGHTS].summed:
+        return allowance
+    return np.asarray(allowance + stored.mass[..., 0] * (1 + allowance))
 
 
 def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the difference of their
-    logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
+    """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the
+    difference of their logits. The row's sum cancels. Infinite where the weight may leave the
+    range in which it is rounded relatively.
     """
-    top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
+    top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True),
+                             axis=-1)
     once = (1 + _kept_weight_error(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     normal = r.normal_weight
     if r.stored_formats:
@@ -349,6 +419,7 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
         if stored is not None:
             once = (1 + once) * (1 + stored.relative) - 1
             normal = max(normal, stored.least_relative)
+    # both weights of a difference suffer it, and downwards it costs more than upwards
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
     return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
 
@@ -361,27 +432,27 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
 
 
 def _kept_weight_error(errors: WeightError, r: Roundings) -> Array:
-    """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
+    """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and
+    when stored.
+    """
+    # a weight alone is no sum: with V = I it meets zeros, and is accumulated exactly
     kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
     return kept
 
 
-def divisor(total: Array) -> Array:
-    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
-    divisor: Array = np.where(total == 0, 1, total)
-    return divisor
-
-
 def without_sink(operands: Operands, wide: Truth, truth: Truth,
                  erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
-    """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide truth's `shifted_logits`
-    are logits less the row's largest of a key, whatever the sink's.
+    """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide
+    truth's `shifted_logits` are logits less the row's largest of a key, whatever the sink's.
     """
     keys = replace(operands, key=operands.key[:, :, :-1], value=operands.value[:, :, :-1],
                    visible=operands.visible_array()[..., :-1], has_sink=False)
-    errors = [(r, replace(each, error=each.error[..., :-1], excess=each.excess[..., :-1])) for r, each in erring]
+    errors = [(r, replace(each, error=each.error[..., :-1], excess=each.excess[..., :-1]))
+              for r, each in erring]
     of_keys = _drop_sink_column(wide)
-    top = np.where(keys.visible_array(), of_keys.shifted_logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    # the sink may be the row's largest, and it is no key
+    top = np.where(keys.visible_array(), of_keys.shifted_logits,
+                   -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     return keys, replace(of_keys, shifted_logits=of_keys.shifted_logits
                          - np.where(np.isneginf(top), 0, top)), _drop_sink_column(truth), errors
 
@@ -394,16 +465,13 @@ def _drop_sink_column(truth: Truth) -> Truth:
 # How far an honest implementation may be from the truth where its roundings are independent and unbiased
 
 
-AT_ONCE = 2**20  # entries of weight·value that are formed at once
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Typical:
     """What chance and what no chance contributes to the error of an output.
 
-    spread (B,H,T,Dv): the root of the sum of squared roundings.  strain (B,H,T,1): the same of the worst attended
-    logarithm of a weight; beyond some 0.1 / multiple the error is no longer linear in it.  sure (B,H,T,Dv): errors that
-    all have one sign, or are too few for chance to matter.
+    spread (B,H,T,Dv): the root of the sum of squared roundings.  strain (B,H,T,1): the same of the
+    worst attended logarithm of a weight; beyond some 0.1 / multiple the error is no longer linear
+    in it.  sure (B,H,T,Dv): errors that all have one sign, or are too few for chance to matter.
     """
 
     spread: Array
@@ -412,37 +480,47 @@ class Typical:
 
     def __add__(self, other: Typical) -> Typical:
         """Two errors on top of each other: the subject's, and the truth's own."""
-        return Typical(self.spread + other.spread, np.maximum(self.strain, other.strain), self.sure + other.sure)
+        return Typical(self.spread + other.spread, np.maximum(self.strain, other.strain),
+                       self.sure + other.sure)
 
     def allowance(self, worst_case: Array, multiple: float) -> Array:
         """(B,H,T,Dv): S. Never more than the worst case, which also stands where S has no meaning."""
+        # exp(e) - 1 is e·(1 + e/2 + …): where e is no longer small this takes S beyond D, and D
+        # stands
         curved = np.exp(np.minimum(2 * multiple * self.strain, 700.0))
         return np.asarray(np.fmin(worst_case, multiple * self.spread * curved + self.sure))
 
 
 def hoeffding_multiple(events: int, false_alarm: float) -> float:
-    """How many spreads no error of so many exceeds, but with probability `false_alarm` (Hoeffding, and a union)."""
+    """How many spreads no error of so many exceeds, but with probability `false_alarm` (Hoeffding,
+    and a union).
+    """
+    # P(|error| > x·sigma) is at most 2·exp(-x²/2), whatever the errors' distribution
     return math.sqrt(2 * math.log(2 * max(events, 1) / false_alarm))
 
 
 def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
     """The ingredients of S. Meaningless on rows that `in_domain` leaves out."""
-    p = truth.weights / np.where(truth.total == 0, 1, truth.total)[..., None]
+    p = truth.weights / divisor(truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
-# what all keys share does not average out: constants, the division, underflow
-    sure = _constants_drift(operands, truth, p,
-                            r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
+    # what all keys share does not average out: constants, the division, underflow
+    sure = _constants_drift(operands, truth, p, r)
+    sure = sure + size * (r.softmax * (2 + r.softmax))
+    sure = sure + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _slope_drift(operands, truth, p, r)
     if r.stored_formats:
         strain = np.hypot(strain, strain_of_query(operands))
         sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _value_unit(operands.value), 1 + r.output
-    scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
+    scaled = replace(operands, value=operands.value / unit)
+    answer = replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
+    # what a row shares is counted by its covariance, which shrinks with the row as absolute values
+    # do not
     square += _query_variance(scaled, answer, p, r) + _sums_variance(scaled, answer, p, r, errors)
     if r.stored_formats:
         square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
@@ -451,30 +529,42 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
 
 
 def _slope_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
-    """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not damp."""
+    """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not
+    damp.
+    """
     if operands.reach is None:
         return 0.0
+    # added by size, as what is certain: neighbours have the same numbers to round
     moved = p * slope_error(operands, truth, r)
-    return np.asarray(moved @ operands.sizes.value + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
+    return np.asarray(moved @ operands.sizes.value
+                      + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
 
 
 def _value_unit(value: Array) -> Array:
-    """(B,H,1,1): a power of two of the size of each head's values. In such units no square over- or underflows."""
+    """(B,H,1,1): a power of two of the size of each head's values. In such units no square over-
+    or underflows.
+    """
     largest = np.abs(value).max(axis=(-2, -1), keepdims=True, initial=0.0)
-    return np.asarray(np.ldexp(1.0, np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1.0))[1]))
+    return np.asarray(np.ldexp(1.0,
+                               np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest,
+                                                 1.0))[1]))
 
 
 def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,S): the squared roundings in the logarithm of each weight that no other key shares."""
     a, D = abs(float(operands.scale)), float(operands.query.shape[-1])
-# each product is rounded, and each partial sum of them: in squares, as independent roundings add
+    # each product is rounded, and each partial sum of them: in squares, as independent roundings add
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
+    # products of one sign make larger partial sums, so that the total counts as well as the
+    # squares
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled_magnitude(operands, truth), np.abs(truth.logits)
+    # before a bend it is the product that is stored
     stored = r.logits * (logits if operands.bend is None else size)
     if operands.bias is not None and operands.bend is None:
-# a bias that begins the sum is rounded D times, by chance: by the root of D
-        summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
+        # a bias that begins the sum is rounded D times, by chance: by the root of D
+        summed = (summed
+                  + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias))
         stored = _bias_addition_spread(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
@@ -490,64 +580,85 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
 
 def _bias_addition_spread(product: Array, logits: Array, r: Roundings) -> Array:
     """(B,H,T,S): the addition of a bias, and the storing, as the root of their squared roundings."""
-    return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits), r.accumulate * logits))
+    return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits),
+                               r.accumulate * logits))
 
 
-def _variance_behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot products."""
+def _variance_behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth,
+                          r: Roundings) -> Array:
+    """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot
+    products.
+    """
     size, bent = scaled_magnitude(operands, truth), np.abs(truth.bent_dots)
-    steepness = bend.steepest(size, product_error(operands, truth, r))  # anywhere between truth and answer
-    behind = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
-    return behind if operands.bias is None else behind + _bias_addition_spread(bent, np.abs(truth.logits), r) ** 2
+    # anywhere between truth and answer
+    steepness = bend.steepest(size, product_error(operands, truth, r))
+    behind: Array = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
+    if operands.bias is None:
+        return behind
+    return np.asarray(behind + _bias_addition_spread(bent, np.abs(truth.logits), r) ** 2)
 
 
 def _steepness(operands: Operands, truth: Truth) -> Array | float:
     """(B,H,T,S): the slope of the bend at each logit; 1 without one."""
-    return 1.0 if operands.bend is None else operands.bend.steepest(scaled_magnitude(operands, truth), 0.0)
+    if operands.bend is None:
+        return 1.0
+    return operands.bend.steepest(scaled_magnitude(operands, truth), 0.0)
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
-    """The sum of the squared partial sums of n terms, given the sum of their squares and their total (any shape): the
-    mean over all orders of adding one after the other. Trees and blocks have smaller ones.
+    """The sum of the squared partial sums of n terms, given the sum of their squares and their
+    total (any shape): the mean over all orders of adding one after the other. Trees and blocks
+    have smaller ones.
     """
     n = np.maximum(n, 1.0)
-# terms of one sign grow steadily, and their partial sums are larger than those of a random walk
+    # terms of one sign grow steadily, and their partial sums are larger than those of a random walk
     steady = total * total / n
-    return np.asarray((n + 1) / 6 * np.maximum(squares - steady, 0.0) + (n + 1) * (2 * n + 1) / 6 * steady)
+    return np.asarray((n + 1) / 6 * np.maximum(squares - steady, 0.0)
+                      + (n + 1) * (2 * n + 1) / 6 * steady)
 
 
 def _spread_of_values(mass: Array, value: Array, o: Array) -> Array:
-    """The sum of mass_j·(v_j - o)², (B,H,T,Dv), by matrix products; their cancellation is guarded upwards."""
+    """The sum of mass_j·(v_j - o)², (B,H,T,Dv), by matrix products; their cancellation is guarded
+    upwards.
+    """
     squares, shift = mass @ (value * value), o * o * mass.sum(axis=-1, keepdims=True)
     guard = (2 * value.shape[-2] + 16) * 2.0**-52
-    apart: Array = np.maximum(squares - 2 * o * (mass @ value) + shift, 0.0) + guard * (squares + shift)
+    apart: Array = (np.maximum(squares - 2 * o * (mass @ value) + shift, 0.0)
+                    + guard * (squares + shift))
     return apart
 
 
 def _query_variance(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
-    """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys, and moves the output
-    by the covariance of key entry and value.
+    """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys,
+    and moves the output by the covariance of key entry and value.
     """
     moved = shared_query_squares(operands, truth, p * _steepness(operands, truth), operands.query)
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
 
 
-def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the row's sum."""
+def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings,
+                   errors: WeightError) -> Array:
+    """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the
+    row's sum.
+    """
     n, o, squares = operands.counts[..., None], truth.output, p * p
-# a weight's own rounding meets one value alone: squares of both
+    # a weight's own rounding meets one value alone: squares of both
     products = squares @ np.square(operands.value)
     longer = errors.chain / np.maximum(n, 1.0)  # rescaling rounds partial sums again
-    numerator = products * (r.weights**2 + r.accumulate**2) + _partial_sums(products, o, n) * longer * r.accumulate**2
+    # by chance, each product with a value is off by its own two roundings
+    numerator = (products * (r.weights**2 + r.accumulate**2)
+                 + _partial_sums(products, o, n) * longer * r.accumulate**2)
     whole = np.ones_like(n)
-    denominator = _partial_sums(squares.sum(axis=-1, keepdims=True), whole, n) * longer * r.row_sum**2
+    denominator = (_partial_sums(squares.sum(axis=-1, keepdims=True), whole, n) * longer
+                   * r.row_sum**2)
     return np.asarray(numerator + o * o * denominator)
 
 
 def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
-    """(B,H,T,Dv): the scale and log2(e) are off by one factor for all keys: a change of temperature, which chance does
-    not damp.
+    """(B,H,T,Dv): the scale and log2(e) are off by one factor for all keys: a change of
+    temperature, which chance does not damp.
     """
+    # log2(e) and the scale are one factor for all keys: no average takes it out
     pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
     shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
     return np.asarray((r.scale + shared) * _value_covariance(pushed, p, operands)
@@ -557,5 +668,6 @@ def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -
 def _value_covariance(logits: Array, p: Array, operands: Operands) -> Array:
     """(B,H,T,Dv): |Cov(logit, value)| under the weights."""
     known = logits if operands.visible is None else np.where(operands.visible, logits, 0.0)
+    # centred first: the covariance of large logits would cancel otherwise
     centred = known - (p * known).sum(axis=-1, keepdims=True)
     return np.asarray(np.abs((p * centred) @ operands.value))

@@ -1,7 +1,8 @@
-"""The gradients of a problem by definition, and how far from them rounding may take an honest backward pass.
+"""The gradients of a problem by definition, and how far from them rounding may take an honest
+backward pass.
 
-What stands between the output's gradient and the sums is bounded pair by pair, in the worst case. The derivation is
-docs/gradients.md, whose symbols are used here.
+What stands between the output's gradient and the sums is bounded pair by pair, in the worst case.
+The derivation is docs/gradients.md, whose symbols are used here.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ from attnspec.numerics.roundings import BackwardPrecision, BackwardRoundings, as
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, Problem
 
 QUOTIENT_ROUNDINGS = 6
-"""Roundings between the exponentials and delta where it is formed as sum e·(dP / l): quotients and squares."""
+"""Roundings between the exponentials and delta where it is formed as sum e·(dP / l): quotients and
+squares.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """A block on its way back: what is multiplied, the truth, and where the subject rounds; all in float64.
+    """A block on its way back: what is multiplied, the truth, and where the subject rounds; all in
+    float64.
 
     factor (B,H,T,S): of weights that are dropped.  rescaling: relative, what it adds.
     """
@@ -91,18 +95,24 @@ class Pass:
         return np.asarray(np.where(self.seen, array, 0.0).max(axis=-1, keepdims=True, initial=0.0))
 
     def heaviest_mean(self, array: Array) -> Array:
-        """(B,H,T,S) -> (B,H,T,1): the most that a mean under the perturbed weights may be, of what is not negative."""
+        """(B,H,T,S) -> (B,H,T,1): the most that a mean under the perturbed weights may be, of what
+        is not negative.
+        """
         heavy = (self.truth.weights + self.errors.excess) / self.errors.least[..., None]
         return np.asarray(np.fmin(self.sum_over_keys(heavy * array), self.largest_seen(array)))
 
 
 INNER_UNDERFLOWS = 4
-"""How often dP, delta, their difference and dS may underflow beside the products that delta is the sum of."""
+"""How often dP, delta, their difference and dS may underflow beside the products that delta is the
+sum of.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairErrors:
-    """(B,H,T,S), 0 where a key is hidden: of the weights as they meet the output's gradient, of dS, and of dX."""
+    """(B,H,T,S), 0 where a key is hidden: of the weights as they meet the output's gradient, of
+    dS, and of dX.
+    """
 
     weights: Array
     logits: Array
@@ -116,57 +126,81 @@ def pair_errors(block: Pass) -> PairErrors:
     error = _pass_weight_error(block, growth)
     kept = error + b.kept * (p + error)
     apart = _difference_error(block, growth)
+    # a product of two factors that both err: dS = P·(dP - delta)
     logits = (p + kept) * apart + kept * np.abs(block.differentials.centred_products)
     size = np.abs(block.differentials.logits)
-    logits = logits + ((1 + block.entry_rounding) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
+    # the difference and the product round once each, and dS is stored
+    logits = (logits + ((1 + block.entry_rounding) ** 2 * (1 + b.logits) - 1) * (size + logits)
+              + b.lost_logits)
     if b.lost_inside:  # dP, each product with a weight, the sum of these, the difference, and dS
         logits = logits + (block.operands.counts[..., None] + INNER_UNDERFLOWS) * b.lost_inside
     logits = np.where(block.seen, logits, 0.0)
-    return PairErrors(_dropped_weight_error(block, error + b.weights * (p + error)), logits, _dots_error(block, logits))
+    return PairErrors(_dropped_weight_error(block, error + b.weights * (p + error)), logits,
+                      _dots_error(block, logits))
 
 
 def _dropped_weight_error(block: Pass, error: Array) -> Array:
     """(B,H,T,S): of the weights that the values are multiplied by, given that of all weights."""
     if block.factor is None:
         return error
-    return np.asarray(block.factor * (error + block.rescaling * (block.differentials.weights + error)))
+    return np.asarray(block.factor
+                      * (error + block.rescaling * (block.differentials.weights + error)))
 
 
 def weight_growth(block: Pass) -> Array:
-    """(B,H,T,S): omega, how far the logarithm of a weight may be off, as it comes into the backward pass."""
+    """(B,H,T,S): omega, how far the logarithm of a weight may be off, as it comes into the
+    backward pass.
+    """
     r, truth, errors = block.roundings.forward, block.truth, block.errors
+    # the sum by which a weight was divided may have been too small by so much
     raised = np.log1p(errors.excess.sum(axis=-1) / truth.total)[..., None]
     growth = np.asarray(errors.error + raised + errors.divisor_error(r) + 2 * r.softmax)
     if block.roundings.precision.is_recomputed:
+        # the class says that P may be formed anew, not that it is: the larger of both is allowed
         growth = np.fmax(growth, _recomputed_growth(block))
     return np.asarray(np.where(block.seen, growth, 0.0))
 
 
 def _recomputed_growth(block: Pass) -> Array:
-    """(B,H,T,S): the same of exp(logit - logsumexp). It is the size of both that counts, not of their difference."""
+    """(B,H,T,S): the same of exp(logit - logsumexp). It is the size of both that counts, not of
+    their difference.
+    """
     operands, truth, r = block.operands, block.truth, block.roundings.forward
+    # the log-sum-exp is what forward passes keep, with all its own errors
     off = lse_allowance(operands, truth, r, block.errors)[..., None]
     lse = np.abs(row_log_sum_exp(truth, operands))[..., None]
     size = np.abs(truth.logits) + np.where(np.isfinite(lse), lse, 0.0)
     if operands.reach is not None:  # both may have been counted from the first key
         size = size + operands.reach + operands.reach.max(axis=-1, keepdims=True, initial=0.0)
-    return np.asarray(logit_error(operands, truth, r) * (1 + r.argument) + r.argument * (size + off) + r.exp + off)
+    return np.asarray(logit_error(operands, truth, r) * (1 + r.argument)
+                      + r.argument * (size + off) + r.exp + off)
 
 
 def excess_weight(block: Pass, growth: Array) -> Array:
-    """(B,H,T,S): p·(exp(growth) - 1), never less; a weight that has underflown in the truth may come back."""
-    p, total = block.differentials.weights, np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
+    """(B,H,T,S): p·(exp(growth) - 1), never less; a weight that has underflown in the truth may
+    come back.
+    """
+    p = block.differentials.weights
+    total = np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
     logarithm = block.truth.shifted_logits - np.log(total)
+    # exp itself, where p·expm1 would be 0 for a weight that underflowed in the truth
     high = np.exp(np.minimum(logarithm + growth, LARGEST_ARGUMENT)) - p
-    return np.asarray(np.where(block.seen, np.where(growth < 1, p * np.expm1(np.minimum(growth, 1.0)), high), 0.0))
+    return np.asarray(np.where(block.seen,
+                               np.where(growth < 1, p * np.expm1(np.minimum(growth, 1.0)), high),
+                               0.0))
 
 
 def _pass_weight_error(block: Pass, growth: Array) -> Array:
-    """(B,H,T,S): e_P. What is divided by its own sum is at most 1, but for the roundings of sum and quotient."""
+    """(B,H,T,S): e_P. What is divided by its own sum is at most 1, but for the roundings of sum
+    and quotient.
+    """
     b, p = block.roundings, block.differentials.weights
-    lost = b.forward.lost_weight + (b.underflow if b.precision.weights or b.precision.kept else 0.0)
+    # storing P in the dtype loses what is small there
+    lost = (b.forward.lost_weight
+            + (b.underflow if b.precision.weights or b.precision.kept else 0.0))
     error = excess_weight(block, growth) + lost
     if not b.precision.is_recomputed:
+        # a normalised weight lies between 0 and 1
         error = np.fmin(error, np.maximum(p, 1 - p) + block.errors.divisor_error(b.forward) + 3
                         * b.forward.softmax + lost)
     return np.asarray(np.where(block.seen, error, 0.0))
@@ -175,13 +209,16 @@ def _pass_weight_error(block: Pass, growth: Array) -> Array:
 def _difference_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): of dP - delta, by which the weights are multiplied; or of P·dP - P·delta, over P."""
     products, delta = _output_product_error(block), _delta_error(block, growth)
-    size = np.abs(block.differentials.products) + np.abs(block.differentials.delta) + products + delta
+    # both may be multiplied by P before they are subtracted: three roundings at their own sizes
+    size = (np.abs(block.differentials.products) + np.abs(block.differentials.delta) + products
+            + delta)
     return np.asarray(products + delta + 3 * block.entry_rounding * size)
 
 
 def _output_product_error(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
+    # Dv products, in any order
     inside = width * b.forward.accumulate
     inside += b.forward.inputs.of_values * (1 + inside)  # each product is off by what its value is
     error = inside * output_product_sizes(block)
@@ -201,36 +238,47 @@ def output_product_sizes(block: Pass) -> Array:
 
 def _delta_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,1): of delta, whichever way it is formed."""
+    # delta is the sum dO·O or the sum P·dP, which are the same number
     by_either = np.fmax(_delta_error_by_output(block), _delta_error_by_products(block))
     return np.asarray(_delta_drift(block, growth) + by_either)
 
 
 def _delta_drift(block: Pass, growth: Array) -> Array:
-    """(B,H,T,1): how far wrong weights move delta. The output's one identity, projected on its gradient: what counts
-    is dP - delta, and no mean leaves the range of what it is of.
+    """(B,H,T,1): how far wrong weights move delta. The output's one identity, projected on its
+    gradient: what counts is dP - delta, and no mean leaves the range of what it is of.
     """
     apart, errors = np.abs(block.differentials.centred_products), block.errors
     if block.roundings.precision.is_normalised:
+        # as B1 of the output, whose projection on its own gradient delta is
         moved = block.sum_over_keys(errors.excess * apart) / errors.least[..., None]
         return np.asarray(np.fmin(moved, block.largest_seen(apart)))
+    # weights that were not divided by their own sum may all be too large alike
     common = np.expm1(np.minimum(block.largest_seen(growth), LARGEST_ARGUMENT))
     return np.asarray(block.sum_over_keys(excess_weight(block, growth) * apart)
                       + np.abs(block.differentials.delta) * common)
 
 
 def _delta_error_by_output(block: Pass) -> Array:
-    """(B,H,T,1): what the sum dO·O adds: sum, storage and division of the output, and its own products."""
+    """(B,H,T,1): what the sum dO·O adds: sum, storage and division of the output, and its own
+    products.
+    """
     b, r, rows = block.roundings, block.roundings.forward, block.operands.counts[..., None]
     width, sizes = block.differentials.grad.shape[-1], output_product_sizes(block)
     grad, divided = np.abs(block.differentials.grad), block.errors.divisor_error(r)
     own = (grad * np.abs(block.truth.output)).sum(axis=-1, keepdims=True)
-    summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
+    summed = ((1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided)
+              * (1 + r.softmax) ** 2)
     summed = summed * (1 + block.rescaling) * (1 + r.inputs.of_values) - 1
     inside = summed * block.heaviest_mean(sizes)
-    moved = block.sum_over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
+    # how far wrong weights move the output, by sizes
+    moved = (block.sum_over_keys(block.errors.excess * (sizes + own))
+             / block.errors.least[..., None])
     around = np.fmin(moved, block.largest_seen(sizes) + own) + inside
-    error = inside + (b.of_output + (width + 1) * r.accumulate * (1 + b.of_output)) * (own + around)
-    error = error + r.lost_weight * (block.sum_over_keys(sizes) + rows * own) + (2 * width + 2) * r.lost_product
+    error = (inside
+             + (b.of_output + (width + 1) * r.accumulate * (1 + b.of_output)) * (own + around))
+    error = (error + r.lost_weight * (block.sum_over_keys(sizes) + rows * own)
+             + (2 * width + 2) * r.lost_product)
+    # delta may be formed of the output in the accumulator, or as it was returned
     stored = b.underflow if b.precision.is_of_returned else r.lost_product
     lost = (stored + 2 * rows * r.lost_product) * block.dropout_growth
     return np.asarray(error + grad.sum(axis=-1, keepdims=True) * lost)
@@ -253,14 +301,15 @@ def _dots_error(block: Pass, logits: Array) -> Array:
     operands, truth, b, r = block.operands, block.truth, block.roundings, block.roundings.forward
     if operands.bend is None:
         return logits
-    size, before = np.abs(block.differentials.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
-    of_slope = operands.bend.derivative_error(before, scaled_magnitude(operands, truth), np.abs(truth.bent_dots), r)
+    size = np.abs(block.differentials.logits)
+    before = product_error(operands, truth, r) + logit_underflow(operands, r)
+    # the slope is formed of a logit that errs
+    of_slope = operands.bend.derivative_error(before, scaled_magnitude(operands, truth),
+                                              np.abs(truth.bent_dots), r)
     error = (size + logits) * of_slope + logits * block.differentials.slope
     error = error + b.bend_error * (np.abs(block.differentials.dots) + error) + 3 * b.lost_logits
     return np.asarray(np.where(block.seen, error, 0.0))
 
-
-__all__ = ["DIFFERENTIABLE_INPUTS", "Gradient", "erring_classes", "expect_gradients"]
 
 BIAS, SINKS = "bias", "sinks"
 DIFFERENTIABLE_INPUTS = (*INPUTS, *CACHED, BIAS, SINKS)
@@ -274,30 +323,39 @@ def expect_gradients(
 ) -> Mapping[str, Gradient]:
     """By name of the input, its gradient, where the output's is `grad` (B,H,T,Dv).
 
-    settled: (B,T) bool, where a row that sees no key contributes nothing, as its output is zeros; None: everywhere.
-    Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
-    factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
+    settled: (B,T) bool, where a row that sees no key contributes nothing, as its output is zeros;
+    None: everywhere. Of a row that is unsettled, or out of the domain of the bounds, nothing is
+    claimed, nor of any key of its heads. factor (B,H,T,S): of weights that are dropped.  The other
+    arguments are those of `expect`.
     """
     own, *of_truth = erring_classes(precision, backward)
-    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), read_entries(problem)
+    classes = (replace(own, forward=roundings_of(problem, precision)), *of_truth)
+    problem = read_entries(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
                    _start_sums(problem, len(classes)), factor, rescaling_error(precision))
-        scale = max((_add_block(way, block) for block in cut_blocks(problem, conventions, scale_width)), default=1.0)
+        scale = max((_add_block(way, block)
+                     for block in cut_blocks(problem, conventions, scale_width)), default=1.0)
         return _split_past_gradients(problem, _finish_gradients(way, scale))
 
 
-def erring_classes(precision: Precision, backward: BackwardPrecision) -> tuple[BackwardRoundings, ...]:
-    """The classes whose roundings add up: that of the subject, and that of the truth where it is no finer."""
+def erring_classes(precision: Precision,
+                   backward: BackwardPrecision) -> tuple[BackwardRoundings, ...]:
+    """The classes whose roundings add up: that of the subject, and that of the truth where it is
+    no finer.
+    """
     own = assumed_precision(DType.FLOAT64)
-    of_truth = () if is_wider(precision.dtype) else (backward_roundings(own, assumed_backward(own)),)
-    return backward_roundings(precision, backward), *of_truth
+    subject = backward_roundings(precision, backward)
+    if is_wider(precision.dtype):
+        return (subject,)
+    return subject, backward_roundings(own, assumed_backward(own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Way:
-    """A problem, the output's gradient, the classes that err, and the sums so far, by name of the input.
+    """A problem, the output's gradient, the classes that err, and the sums so far, by name of the
+    input.
 
     factor (B,H,T,S), rescaling: of weights that are dropped.
     """
@@ -322,7 +380,8 @@ def _start_sums(problem: Problem, classes: int) -> Mapping[str, Sums]:
     n, real = problem.sizes, np.dtype(wide_float(problem.dtype))
     keys = {"key": (n.B, n.Hkv, n.S, n.D), "value": (n.B, n.Hkv, n.S, n.Dv)}
     sums = {"query": Sums.start((n.B, n.H, n.T, n.D), (n.B, n.H, n.T, 1), real, classes),
-            **{name: Sums.start(shape, (*shape[:3], 1), real, classes) for name, shape in keys.items()}}
+            **{name: Sums.start(shape, (*shape[:3], 1), real, classes)
+               for name, shape in keys.items()}}
     if problem.bias is not None:
         shape = (1,) * (4 - problem.bias.ndim) + problem.bias.shape
         sums[BIAS] = Sums.start(shape, shape, real, classes)
@@ -335,11 +394,15 @@ def _add_block(way: _Way, block: ProblemBlock) -> float:
     """Add what a block contributes; returns the size of the scale."""
     block = _hide_absent_queries(way, block)
     operands, place = block.operands, block.place
-    truth, factor = compute_truth(operands, wide_float(way.problem.dtype)), _block_factor(way, block)
+    truth = compute_truth(operands, wide_float(way.problem.dtype))
+    factor = _block_factor(way, block)
     truth = truth if factor is None else multiply_weights(truth, operands, factor)
     found = differentiate(operands, truth, way.grad[place], factor)
-    narrow, seen, rescaled = truth.narrow(), operands.visible_array(), 0.0 if factor is None else way.rescaling
-    passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen, factor,
+    narrow = truth.narrow()
+    seen = operands.visible_array()
+    rescaled = 0.0 if factor is None else way.rescaling
+    passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward),
+                   seen, factor,
                    rescaled) for b in way.classes]
     pairs = [pair_errors(each) for each in passes]
     _add_terms(way, block, found, way.problem.sizes.S)
@@ -354,7 +417,8 @@ def _block_factor(way: _Way, block: ProblemBlock) -> Array | None:
     if way.factor is None:
         return None
     missing = block.operands.shape[3] - way.factor.shape[3]
-    return np.pad(way.factor[block.place], [(0, 0), (0, 0), (0, 0), (0, missing)], constant_values=1.0)
+    return np.pad(way.factor[block.place], [(0, 0), (0, 0), (0, 0), (0, missing)],
+                  constant_values=1.0)
 
 
 def _hide_absent_queries(way: _Way, block: ProblemBlock) -> ProblemBlock:
@@ -364,7 +428,9 @@ def _hide_absent_queries(way: _Way, block: ProblemBlock) -> ProblemBlock:
     batch, _, queries = block.place
     within = queries_within(way.problem)[batch, None, queries]
     visible = block.operands.visible_array() & within[..., None]
-    return replace(block, operands=replace(block.operands, visible=visible, counts=visible.sum(axis=-1, dtype=float)))
+    return replace(block,
+                   operands=replace(block.operands, visible=visible,
+                                    counts=visible.sum(axis=-1, dtype=float)))
 
 
 def _add_terms(way: _Way, block: ProblemBlock, found: Differentials, keys: int) -> None:
@@ -383,18 +449,25 @@ def _add_terms(way: _Way, block: ProblemBlock, found: Differentials, keys: int) 
 
 
 def _split_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
-    """By input that is added to the logits, the share (B,H,T,·) of an array (B,H,T,S) that is of it."""
+    """By input that is added to the logits, the share (B,H,T,·) of an array (B,H,T,S) that is of
+    it.
+    """
     parts = {BIAS: logits[..., :keys], SINKS: logits[..., keys:]}
     return [(name, part) for name, part in parts.items() if name in way.sums]
 
 
 def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, at: int) -> None:
     """The errors' share of a block in one class, whose index is `at`."""
-    operands, found, b, keys = block.operands, each.differentials, each.roundings, way.problem.sizes.S
+    operands = block.operands
+    found = each.differentials
+    b = each.roundings
+    keys = way.problem.sizes.S
     a = abs(float(operands.scale))
+    # an underflow is absolute, and each visible key may have one
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
     inputs, sizes = b.forward.inputs, np.abs(found.dots) + errors.dots
-    dots = a * errors.dots + low * inputs.logit_growth  # what underflows may be multiplied by codes
+    # what underflows may be multiplied by codes
+    dots = a * errors.dots + low * inputs.logit_growth
     key = add_offset(operands.sizes.key, inputs.key_offset)
     query = add_offset(operands.sizes.query, inputs.query_offset)
     if inputs.of_logits:  # each product is off by what its entry of the other array is
@@ -405,7 +478,8 @@ def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, 
     weights = errors.weights, found.applied_weights + errors.weights
     turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
     _add_parts(way, "value", block, at, tuple(turned))
-    terms = _split_logits(way, errors.logits, keys), _split_logits(way, np.abs(found.logits) + errors.logits, keys)
+    terms = _split_logits(way, errors.logits, keys), _split_logits(way, np.abs(found.logits)
+                                                                   + errors.logits, keys)
     for (name, error), (_, size) in zip(*terms, strict=True):
         sums = way.sums[name]
         for whole, part in ((sums.errors[at], error), (sums.sizes[at], size)):
@@ -413,7 +487,8 @@ def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, 
             whole[spots] += total
 
 
-def _add_parts(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[Array, ...]) -> None:
+def _add_parts(way: _Way, name: str, block: ProblemBlock, at: int,
+               parts: tuple[Array, ...]) -> None:
     """Errors and sizes (B,H,T,D) or (B,H,S,·) of a block, in the class whose index is `at`."""
     sums = way.sums[name]
     for whole, part in zip((sums.errors[at], sums.sizes[at]), parts, strict=True):
@@ -425,7 +500,9 @@ def _add_parts(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[
 
 def _count_terms(way: _Way, block: ProblemBlock, lost: Array) -> None:
     """How many terms each sum has from a block, and what hangs on rows (B,H,T) that are lost."""
-    seen, keys, owners = block.operands.visible_array(), way.problem.sizes.S, way.owners(block.place[1])
+    seen = block.operands.visible_array()
+    keys = way.problem.sizes.S
+    owners = way.owners(block.place[1])
     batch = block.place[0]
     way.sums["query"].number[block.place] = block.operands.counts[..., None]
     way.sums["query"].lost[block.place] |= lost[..., None]
@@ -433,25 +510,33 @@ def _count_terms(way: _Way, block: ProblemBlock, lost: Array) -> None:
         add_heads(way.sums[name].number, seen[..., :keys].sum(axis=-2)[..., None], batch, owners)
         mark_heads(way.sums[name].lost, np.asarray(lost.any(axis=-1)), batch, owners)
     every = np.broadcast_to(lost[..., None], seen.shape)
-    for (name, part), (_, rows) in zip(_split_logits(way, seen, keys), _split_logits(way, every, keys), strict=True):
+    for (name, part), (_, rows) in zip(_split_logits(way, seen, keys),
+                                       _split_logits(way, every, keys), strict=True):
+        # a broadcast bias is one entry for many pairs
         spots, total = reduce_block(part.astype(float), block.place, way.sums[name].number.shape)
         way.sums[name].number[spots] += total
-        way.sums[name].lost[spots] |= reduce_block(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
+        way.sums[name].lost[spots] |= (reduce_block(rows.astype(float), block.place,
+                                                    way.sums[name].lost.shape)[1] > 0)
 
 
 def _mark_claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors) -> Array:
-    """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
-    hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
+    """(B,H,T): the rows of a block of which something may be said: their gradients fit where they
+    are stored. Those of hidden keys count, also where a row sees none: 0 times what has overflown
+    is NaN.
     """
     operands, b, inputs = block.operands, each.roundings, each.roundings.forward.inputs
-    held = inputs.value_growth * add_offset(operands.held.value, inputs.value_offset)  # of codes themselves
+    # hidden keys, too: what overflows there becomes NaN in the sum
+    # of codes themselves
+    held = inputs.value_growth * add_offset(operands.held.value, inputs.value_offset)
     reach = each.dropout_growth * (np.abs(each.differentials.grad) @ held.swapaxes(-1, -2))
-    fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _storable_size(b, b.precision.products))
+    fits = (reach.max(axis=-1, initial=0.0)
+            <= min(b.forward.largest_sum / 4, _storable_size(b, b.precision.products)))
     fits = fits & (each.largest_seen(np.abs(each.differentials.logits))[..., 0]
                    <= _storable_size(b, b.precision.logits))
     finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)
     judged = in_domain(operands, each.truth, b.forward, each.errors) & finite
-    empty = np.broadcast_to(way.settled[block.place[0], None, _settled_rows(way, block.place[2])], judged.shape)
+    empty = np.broadcast_to(way.settled[block.place[0], None, _settled_rows(way, block.place[2])],
+                            judged.shape)
     return np.asarray(np.where(operands.counts == 0, empty, judged) & fits)
 
 
@@ -470,26 +555,28 @@ def _finish_gradients(way: _Way, scale: float) -> dict[str, Gradient]:
     n, b = way.problem.sizes, way.classes
     group, extra = n.H // n.Hkv, max(each.scale for each in b)
     shared = Summing(length=n.T * group, heads=group)
-    ways = {"query": Summing(scale, extra, n.S), "key": replace(shared, scale=scale, extra=extra), "value": shared,
+    ways = {"query": Summing(scale, extra, n.S), "key": replace(shared, scale=scale, extra=extra),
+            "value": shared,
             BIAS: Summing(is_of_bias=True), SINKS: Summing(is_of_bias=True, is_wide=True)}
     found = {name: finish_sums(sums, ways[name], b) for name, sums in way.sums.items()}
-    shapes = {BIAS: way.problem.bias, SINKS: way.problem.sinks}
-    return {name: each if (array := shapes.get(name)) is None else _reshape_gradient(each, array.shape)
-            for name, each in found.items()}
-
-
-def _reshape_gradient(gradient: Gradient, shape: tuple[int, ...]) -> Gradient:
-    return Gradient(*(np.asarray(each).reshape(shape)
-                      for each in (gradient.truth, gradient.allowance, gradient.claimed)))
+    # these were summed along four axes, and have the shapes in which they are given
+    for name, array in ((BIAS, way.problem.bias), (SINKS, way.problem.sinks)):
+        if array is not None:
+            each, shape = found[name], array.shape
+            found[name] = Gradient(each.truth.reshape(shape), each.allowance.reshape(shape),
+                                   each.claimed.reshape(shape))
+    return found
 
 
 def _split_past_gradients(problem: Problem, found: dict[str, Gradient]) -> Mapping[str, Gradient]:
     """Of keys and values the first are past ones, where there are any."""
     if not problem.has_past:
         return found
-    past = problem.past
-    parts = {name: [Gradient(each.truth[:, :, some], each.allowance[:, :, some], each.claimed[:, :, some])
-                    for some in (slice(None, past), slice(past, None))] for name,
-                    each in found.items() if name in CACHED_INPUTS}
-    earlier = {name: parts[held][0] for name, held in zip(CACHED, CACHED_INPUTS, strict=True)}
-    return {**found, **{name: part[1] for name, part in parts.items()}, **earlier}
+    parts = {"past": slice(None, problem.past), "new": slice(problem.past, None)}
+    for name, earlier in zip(CACHED_INPUTS, CACHED, strict=True):
+        whole = found[name]
+        cut = {part: Gradient(whole.truth[:, :, keys], whole.allowance[:, :, keys],
+                              whole.claimed[:, :, keys])
+               for part, keys in parts.items()}
+        found[earlier], found[name] = cut["past"], cut["new"]
+    return found

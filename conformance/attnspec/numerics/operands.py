@@ -1,7 +1,9 @@
-"""What the definition is worked out from: a problem with its conventions applied, in float64, and what aspects add.
+"""What the definition is worked out from: a problem with its conventions applied, in float64, and
+what aspects add.
 
-An aspect may hide keys, bend the scaled dot products, add to the logits, or give each head one more key. Definition and
-bounds know no aspect: they ask all of those of which a problem has a keyword.
+An aspect may hide keys, bend the scaled dot products, add to the logits, or give each head one
+more key. Definition and bounds know no aspect: they ask all of those of which a problem has a
+keyword.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, join_past
 
 
 class LogitBend(Protocol):
-    """A monotone function of one scaled dot product, whose slope is nowhere more than 1. All arrays are (B,H,T,S)."""
+    """A monotone function of one scaled dot product, whose slope is nowhere more than 1. All
+    arrays are (B,H,T,S).
+    """
 
     @property
     def growth(self) -> float:
-        """By how much a number may grow on its way through, where it is formed: a quotient may be larger than x."""
+        """By how much a number may grow on its way through, where it is formed: a quotient may be
+        larger than x.
+        """
 
     def bend(self, products: Array, real: type[np.floating]) -> Array:
         """Scaled dot products (B,H,T,S), bent, in the arithmetic of `real`."""
@@ -37,24 +43,32 @@ class LogitBend(Protocol):
         """The slope at each scaled dot product (B,H,T,S), in their own arithmetic."""
 
     def steepest(self, size: Array, error: Array | float) -> Array:
-        """By how much, at most, an error of scaled dot products of this size (B,H,T,S) is multiplied."""
+        """By how much, at most, an error of scaled dot products of this size (B,H,T,S) is
+        multiplied.
+        """
 
     def bent_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
-        """The error behind the bend (B,H,T,S), given that before it, and the sizes before and behind."""
+        """The error behind the bend (B,H,T,S), given that before it, and the sizes before and
+        behind.
+        """
 
     def own_variance(self, size: Array, bent: Array, steepness: Array, r: Roundings) -> Array:
-        """The squared roundings (B,H,T,S) of the bend itself, where the slope is at most `steepness`."""
+        """The squared roundings (B,H,T,S) of the bend itself, where the slope is at most
+        `steepness`.
+        """
 
     def shared_error(self, r: Roundings) -> float:
         """The relative error of a constant by which all dot products are multiplied or divided."""
 
     def derivative_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
-        """How far the slope that a backward pass forms may be off (B,H,T,S); arguments as of `bent_error`."""
+        """How far the slope that a backward pass forms may be off (B,H,T,S); arguments as of
+        `bent_error`.
+        """
 
 
 class Mathematics:
-    """What one aspect adds to the definition. An aspect overrides the questions that it answers, and is asked these
-    alone, of problems that have one of its keywords.
+    """What one aspect adds to the definition. An aspect overrides the questions that it answers,
+    and is asked these alone, of problems that have one of its keywords.
     """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
@@ -63,51 +77,62 @@ class Mathematics:
         return None
 
     def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
-        """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of the query's own
-        place (the same shape); None where the problem hides nothing by this aspect.
+        """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of
+        the query's own place (the same shape); None where the problem hides nothing by this
+        aspect.
         """
         del problem, ahead
         return None
 
     def read_entries(self, problem: Problem) -> Problem:
-        """The problem with the numbers that attend in the place of what stands for them; else the problem itself."""
+        """The problem with the numbers that attend in the place of what stands for them; else the
+        problem itself.
+        """
         return problem
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
-        """What a subject of this class may do to the entries on the way from what it is handed to what attends."""
+        """What a subject of this class may do to the entries on the way from what it is handed to
+        what attends.
+        """
         del problem, precision
         return EXACT_INPUTS
 
     def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
-        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
-        all; None where the problem hides nothing by this aspect.
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the
+        judged `rows` (T,) or of all; None where the problem hides nothing by this aspect.
         """
         del problem, rows
         return None
 
     def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
-        """What is added to the logits of queries that stand at their own places (T,1) or (B,1,T,1), and the largest
-        number that this may be made from, (B,H,T,S) each; None where the problem adds nothing by this aspect.
+        """What is added to the logits of queries that stand at their own places (T,1) or
+        (B,1,T,1), and the largest number that this may be made from, (B,H,T,S) each; None where
+        the problem adds nothing by this aspect.
         """
         del problem, own
         return None
 
     def extra_key(self, problem: Problem) -> Array | None:
-        """(H,): the logit of one more key for each head, which every query sees, of value zero; None without."""
+        """(H,): the logit of one more key for each head, which every query sees, of value zero;
+        None without.
+        """
         del problem
         return None
 
 
 @functools.cache
 def _aspects_answering(question: str) -> tuple[tuple[frozenset[str], Mathematics], ...]:
-    """The mathematics of every aspect that answers a question, in order, each with the keywords of the aspect."""
+    """The mathematics of every aspect that answers a question, in order, each with the keywords of
+    the aspect.
+    """
     return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics")
-                 if getattr(type(part.MATHEMATICS), question) is not getattr(Mathematics, question))
+                 if getattr(type(part.MATHEMATICS), question) is not getattr(Mathematics,
+                                                                             question))
 
 
 def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...]:
-    """The mathematics of the aspects that answer this question, such as `bend_of`, and of which the problem has a
-    keyword, in order.
+    """The mathematics of the aspects that answer this question, such as `bend_of`, and of which
+    the problem has a keyword, in order.
     """
     given = problem.given
     return tuple(mathematics for keywords, mathematics in _aspects_answering(question)
@@ -115,35 +140,42 @@ def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...
 
 
 def extra_key(problem: Problem) -> Array | None:
-    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
+    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for
+    two such keys.
+    """
     extra = [key for aspect in given_mathematics(problem, "extra_key")
              if (key := aspect.extra_key(problem)) is not None]
     if len(extra) > 1:
-        raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
+        raise NotImplementedError("two aspects give one problem a further key, "
+                                  "and the bounds know of one only")
     return extra[0] if extra else None
 
 
 def bend_of(problem: Problem) -> LogitBend | None:
-    """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
-    once: an aspect that brings a second one says here which goes first.
+    """How a problem bends its scaled dot products; None where it does not. Raises
+    NotImplementedError for two bends at once: an aspect that brings a second one says here which
+    goes first.
     """
     bends = [bend for aspect in given_mathematics(problem, "bend_of")
              if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
-        raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
+        raise NotImplementedError("two aspects bend the logits of one problem, "
+                                  "and nothing says which goes first")
     return bends[0] if bends else None
 
 
 def read_entries(problem: Problem) -> Problem:
-    """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
+    """The problem with the numbers that attend in the place of what stands for them, by every
+    aspect.
+    """
     for aspect in given_mathematics(problem, "read_entries"):
         problem = aspect.read_entries(problem)
     return problem
 
 
 def roundings_of(problem: Problem, precision: Precision) -> Roundings:
-    """The numbers of a class, with what a subject may do to the entries of this problem before they meet, by every
-    aspect together.
+    """The numbers of a class, with what a subject may do to the entries of this problem before
+    they meet, by every aspect together.
     """
     r = roundings(precision)
     errors = [more for aspect in given_mathematics(problem, "input_errors")
@@ -151,18 +183,21 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
     if not errors:
         return r
     # relative errors of one entry come one after the other, and so do growths
-    of_logits, of_values = (math.prod(1 + getattr(each, name) for each in errors) - 1
-                            for name in ("of_logits", "of_values"))
-    logit_growth, value_growth = (math.prod(getattr(each, name) for each in errors)
-                                  for name in ("logit_growth", "value_growth"))
-    offsets = (sum(getattr(each, name) for each in errors) for name in ("query_offset", "key_offset", "value_offset"))
-    return replace(r, inputs=InputErrors(of_logits, of_values, logit_growth, value_growth, *offsets))
+    return replace(r, inputs=InputErrors(
+        of_logits=math.prod(1 + each.of_logits for each in errors) - 1,
+        of_values=math.prod(1 + each.of_values for each in errors) - 1,
+        logit_growth=math.prod(each.logit_growth for each in errors),
+        value_growth=math.prod(each.value_growth for each in errors),
+        query_offset=sum(each.query_offset for each in errors),
+        key_offset=sum(each.key_offset for each in errors),
+        value_offset=sum(each.value_offset for each in errors)))
 
 
 def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
     """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
     if problem.query_lengths is None:
-        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
+        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)),
+                       dtype=bool)
     places = np.arange(problem.sizes.T) if rows is None else rows
     return np.asarray(places < problem.query_lengths[:, None])
 
@@ -172,8 +207,8 @@ def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """What all queries of a head share: key (B,H,S,D) and value (B,H,S,Dv) in float64, one head for each query head;
-    their sizes, as in `Magnitudes`.
+    """What all queries of a head share: key (B,H,S,D) and value (B,H,S,Dv) in float64, one head
+    for each query head; their sizes, as in `Magnitudes`.
     """
 
     key: Array
@@ -189,8 +224,9 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Magnitudes:
-    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); key_norms (B,H,S), no less
-    than the Euclidean ones; their sums over D (key, query) and over S (value); and the largest of each.
+    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); key_norms
+    (B,H,S), no less than the Euclidean ones; their sums over D (key, query) and over S (value);
+    and the largest of each.
     """
 
     query: Array
@@ -207,8 +243,8 @@ class Magnitudes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryErrors:
-    """How far what attends may be from the entries, where a kernel stores others: query (B,H,T,D), key (B,H,S,D) and
-    value (B,H,S,Dv).
+    """How far what attends may be from the entries, where a kernel stores others: query (B,H,T,D),
+    key (B,H,S,D) and value (B,H,S,Dv).
     """
 
     query: Array
@@ -218,16 +254,18 @@ class EntryErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operands:
-    """A problem with its conventions applied: float64, one key/value head per query head, the judged rows only.
+    """A problem with its conventions applied: float64, one key/value head per query head, the
+    judged rows only.
 
-    query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
-    where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
-    key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
-    finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
-    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
-    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
-    entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held` count; None where it
-    stores them as they are.
+    query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible
+    (B,H,T,S), or None where every key is; counts (B,H,T): how many keys each query attends to;
+    usable (B,H,T): False where a row sees a key, value or bias that is not finite, or where the
+    batch entry has no such query. `held` and held_key are of the finite hidden entries too, which
+    key and value need not hold: they can overflow a subject's storage.  has_sink: the last key is a
+    sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what aspects add,
+    which `bias` holds, the largest number that it may be made from; None where none adds.
+    entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`
+    count; None where it stores them as they are.
     """
 
     query: Array
@@ -257,9 +295,10 @@ class Operands:
         return np.ones(self.shape, dtype=bool) if self.visible is None else self.visible
 
 
-def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
-    """(B,H,T,S) bool: which keys each query may attend to, by mask, lengths, causal flag, window and -inf in the bias.
-    A query that its batch entry does not have attends to none.
+def visible_keys(problem: Problem, conventions: Mapping[str, str],
+                 rows: Array | None = None) -> Array:
+    """(B,H,T,S) bool: which keys each query may attend to, by mask, lengths, causal flag, window
+    and -inf in the bias. A query that its batch entry does not have attends to none.
 
     Where a convention is undefined, the recommended answer is assumed.
     """
@@ -268,7 +307,8 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
     return np.ones(shape, dtype=bool) if visible is None else visible
 
 
-def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
+                     rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     joint = conventions.get("mask_with_causal")
     parts: list[Array | None] = []
@@ -278,6 +318,7 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Arr
     is_causal = problem.causal and not (problem.mask is not None and joint == "mask")
     if is_causal or counting:
         # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
+        # 32 bits, since it may be as large as (B,1,T,S)
         ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
         parts += [ahead <= 0] if is_causal else []
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
@@ -295,24 +336,32 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Arr
                            (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S))
 
 
-def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
-    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the past, if there is one;
-    else as `causal_alignment` says.
+def own_places(problem: Problem, conventions: Mapping[str, str],
+               rows: Array | None = None) -> Array:
+    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the
+    past, if there is one; else as `causal_alignment` says.
     """
-    places = np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
+    if rows is None:
+        places = np.arange(problem.sizes.T, dtype=np.int32)
+    else:
+        places = np.asarray(rows, dtype=np.int32)
     first = np.zeros((), np.int32)
     if problem.has_past:
+        # queries stand behind the past, so that no convention is needed
         first = np.array(problem.past, np.int32)
     elif conventions.get("causal_alignment") == "bottom_right":
         keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
         queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
-        first = np.asarray(np.subtract(keys, queries), dtype=np.int32)  # one number, or (B,) where lengths count
+        # one number, or (B,) where lengths count
+        first = np.asarray(np.subtract(keys, queries), dtype=np.int32)
         first = first[:, None, None, None] if first.ndim else first
     return np.asarray(places[:, None] + first)
 
 
 def _take_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
-    """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along T."""
+    """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along
+    T.
+    """
     if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
         return array
     return array[..., rows, :]
@@ -320,7 +369,8 @@ def _take_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
 
 def prepare_keys(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
-    heads, whole = key_heads(problem, conventions), join_past(problem) if problem.has_past else problem
+    heads = key_heads(problem, conventions)
+    whole = join_past(problem) if problem.has_past else problem
     wide = (array.astype(np.float64) for array in (whole.key, whole.value))
     return _measure_keys(*(array if heads is None else array[:, heads] for array in wide))
 
@@ -328,7 +378,8 @@ def prepare_keys(problem: Problem, conventions: Mapping[str, str]) -> Keys:
 def _measure_keys(key: Array, value: Array) -> Keys:
     """Key (B,H,S,D) and value (B,H,S,Dv) with the sizes of their entries."""
     key_sizes, value_sizes = np.abs(key), np.abs(value)
-    return Keys(key, value, key_sizes, value_sizes, key_sizes.sum(axis=-1), value_sizes.sum(axis=-2), upper_norms(key),
+    return Keys(key, value, key_sizes, value_sizes, key_sizes.sum(axis=-1),
+                value_sizes.sum(axis=-2), upper_norms(key),
                 float(key_sizes.max(initial=0.0)), float(value_sizes.max(initial=0.0)))
 
 
@@ -336,14 +387,19 @@ def prepare_operands(
     problem: Problem, conventions: Mapping[str, str], scale_width: int | None, rows: Array | None,
     keys: Keys | None = None,
 ) -> Operands:
-    """The problem in float64, ready for the definition: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv).
+    """The problem in float64, ready for the definition: query (B,H,T,D), key (B,H,S,D), value
+    (B,H,S,Dv).
 
-    rows: the indices along T that are looked at, None for all.  keys: of the problem, where they are known already.
+    rows: the indices along T that are looked at, None for all.  keys: of the problem, where they
+    are known already.
     """
     query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
     keys = keys or prepare_keys(problem, conventions)
     visible, sizes = _visible_or_none(problem, conventions, rows), _measure_operands(query, keys)
-    bias = None if problem.bias is None else _take_rows(problem.bias, problem, rows).astype(np.float64)
+    if problem.bias is None:
+        bias = None
+    else:
+        bias = _take_rows(problem.bias, problem, rows).astype(np.float64)
     reach: Array | None = None
     for aspect in given_mathematics(problem, "added_logits"):
         if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
@@ -359,25 +415,36 @@ def prepare_operands(
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
-    counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
+    if visible is None:
+        counts = usable * float(keys.key.shape[2])
+    else:
+        counts = visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
                         scale,
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
-    entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
-    return operands if all(bool(np.isfinite(array).all()) for array in entries) else _zero_unseen(operands)
+    entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums,
+               *([] if bias is None else [bias]))
+    if all(bool(np.isfinite(array).all()) for array in entries):
+        return operands
+    return _zero_unseen(operands)
 
 
 def _measure_operands(query: Array, keys: Keys) -> Magnitudes:
     """The sizes of the entries of query (B,H,T,D), keys and values, and their sums."""
     size = np.abs(query)
-    return Magnitudes(size, keys.key_sizes, keys.value_sizes, keys.key_norms, size.sum(axis=-1), keys.key_sums,
-                      keys.value_sums, float(size.max(initial=0.0)), keys.largest_key, keys.largest_value)
+    return Magnitudes(size, keys.key_sizes, keys.value_sizes, keys.key_norms, size.sum(axis=-1),
+                      keys.key_sums,
+                      keys.value_sums, float(size.max(initial=0.0)), keys.largest_key,
+                      keys.largest_value)
 
 
 def upper_norms(array: Array) -> Array:
-    """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid for."""
+    """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid
+    for.
+    """
     squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
+    # 2^-511 is the root of what squares may lose to underflow, an entry each
     return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
 
 
@@ -386,21 +453,34 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     H, Hkv = (sizes := problem.sizes).H, sizes.Hkv
     if Hkv == H:
         return None
-    return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
+    if conventions.get("grouped_heads") == "tile":
+        return np.arange(H) % Hkv
+    return np.arange(H) // (H // Hkv)
 
 
 def _zero_unseen(operands: Operands) -> Operands:
-    """Zeros in place of what no row of a head sees and of what is not finite; rows that see the latter are unusable."""
-    visible, bias = operands.visible_array(), np.zeros(1) if operands.bias is None else operands.bias
-    finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1))
-    sees_no_such: Array = ~np.asarray((visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1))
-    usable: Array = operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such
+    """Zeros in place of what no row of a head sees and of what is not finite; rows that see the
+    latter are unusable.
+    """
+    visible = operands.visible_array()
+    bias = np.zeros(1) if operands.bias is None else operands.bias
+    finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1)
+                            & np.isfinite(operands.value).all(axis=-1))
+    sees_no_such: Array = ~np.asarray((visible
+                                       & ~(finite_key[:, :, None, :]
+                                           & np.isfinite(bias))).any(axis=-1))
+    usable: Array = (operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1))
+                     & sees_no_such)
     kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
-    query, held_key, held_value = (_zero_nonfinite(array) for array in (operands.query, operands.key, operands.value))
+    query, held_key, held_value = (_zero_nonfinite(array)
+                                   for array in (operands.query, operands.key, operands.value))
     key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)
-    sizes, held = (_measure_operands(query, _measure_keys(*pair)) for pair in ((key, value), (held_key, held_value)))
-    return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes, held=held,
-                   bias=None if operands.bias is None else _zero_nonfinite(bias), held_key=held_key)
+    sizes, held = (_measure_operands(query, _measure_keys(*pair))
+                   for pair in ((key, value), (held_key, held_value)))
+    return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes,
+                   held=held,
+                   bias=None if operands.bias is None else _zero_nonfinite(bias),
+                   held_key=held_key)
 
 
 def _zero_nonfinite(array: Array) -> Array:
@@ -412,7 +492,8 @@ def _zero_nonfinite(array: Array) -> Array:
 
 
 def add_extra_key(operands: Operands, extra: Array) -> Operands:
-    """The operands with one more key for each head: a key and a value of zeros, whose logit is given, `extra` (H,).
+    """The operands with one more key for each head: a key and a value of zeros, whose logit is
+    given, `extra` (H,).
 
     A logit of -inf is a key that nobody sees.
     """
@@ -427,7 +508,8 @@ def add_extra_key(operands: Operands, extra: Array) -> Operands:
         visible=np.concatenate([operands.visible_array(), is_there], axis=-1),
         counts=operands.counts + is_there[..., 0],
         sizes=sizes, held=held, held_key=_pad_keys(operands.held_key), has_sink=True,
-        only_sink=operands.bias is None, reach=None if operands.reach is None else _pad_row(operands.reach))
+        only_sink=operands.bias is None,
+        reach=None if operands.reach is None else _pad_row(operands.reach))
 
 
 def _add_zero_key(sizes: Magnitudes) -> Magnitudes:
@@ -446,8 +528,8 @@ def _pad_keys(array: Array) -> Array:
 
 
 def extra_over_lse(problem: Problem) -> float | None:
-    """How far the logit of an extra key lies above the log-sum-exp of its row at most, whether or not keys are visible;
-    None without one.
+    """How far the logit of an extra key lies above the log-sum-exp of its row at most, whether or
+    not keys are visible; None without one.
 
     Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); the extra key's (H,).
     """
@@ -455,7 +537,9 @@ def extra_over_lse(problem: Problem) -> float | None:
     if extra is None:
         return None
     whole = join_past(problem)
-    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
+    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1],
+                    axis=1)
     scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
     logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale
-    return float((np.asarray(extra, np.float64)[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())
+    return float((np.asarray(extra, np.float64)[:, None]
+                  - np.logaddexp.reduce(logits, axis=-1)).max())

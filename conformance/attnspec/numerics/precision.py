@@ -1,5 +1,5 @@
-"""Number formats, and where an implementation rounds: the one thing that a reference cannot know, and so the one thing
-that a subject declares.
+"""Number formats, and where an implementation rounds: the one thing that a reference cannot know,
+and so the one thing that a subject declares.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 import yaml
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.errors import ManifestError, quote_value
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import INPUTS, Array
@@ -40,8 +40,10 @@ GRADES: Mapping[str, Grade] = {
               "torch's flash kernel, jax.nn, FlashAttention-like kernels"),
         Grade("G2", "and the query is scaled beforehand and rounded to the dtype",
               "nn.MultiheadAttention when it returns weights"),
-        Grade("G3", "and the logits and the scale are rounded to the dtype", "softmax(q @ k.T / sqrt(d)) @ v, eagerly"),
-        Grade("G4", "and the exponentials and their sum are rounded to the dtype", "all storage in the dtype"),
+        Grade("G3", "and the logits and the scale are rounded to the dtype",
+              "softmax(q @ k.T / sqrt(d)) @ v, eagerly"),
+        Grade("G4", "and the exponentials and their sum are rounded to the dtype",
+              "all storage in the dtype"),
     )
 }
 
@@ -55,23 +57,25 @@ USUAL_ULPS: Mapping[str, float] = MappingProxyType(
 class Precision:
     """The rounding points of a class, all of them for inputs of `dtype`.
 
-    output: what is handed back.  accumulate: both matrix products.  softmax: subtraction, exponential, division.
-    row_sum: the accumulator of the softmax's denominator.  logits, weights: what they are stored in.
-    prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
-    constant is rounded to.  logsumexp: what the logarithm of the denominator is stored in, where weights are formed as
-    exp(logit - logsumexp).  *_roundings: how many roundings there are of each (logits: one more with a bias).
-    exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of float32 (of float64
-    where they are computed in it), whatever else is declared.  tanh_by_exp: that tanh is formed
-    from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
-    systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
-    in; `output`, a sixteenth of a unit of the output (see `score.py`).
-    angle: of a rotary embedding, its frequencies, their products with positions, cos and sin; rotation: what cos and
-    sin are stored in, and their products with features.  pow_ulps, sincos_ulps: the documented errors of pow, and of
-    cos and sin, in such ulps of 1.
-    dequantised: what a code times its scale, and the scale itself, are rounded to.
-    bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
-    stored_*: of a kernel that stores others in the place of what it is given, or of its weights: how, as an aspect
-    reads it; None where it does not.
+    output: what is handed back.  accumulate: both matrix products.  softmax: subtraction,
+    exponential, division.  row_sum: the accumulator of the softmax's denominator.  logits, weights:
+    what they are stored in.  prescale: what query (and key) are rounded to after being multiplied
+    by (part of) the scale.  scale: what the constant is rounded to.  logsumexp: what the logarithm
+    of the denominator is stored in, where weights are formed as exp(logit - logsumexp).
+    *_roundings: how many roundings there are of each (logits: one more with a bias). exp_ulps,
+    tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of float32 (of
+    float64 where they are computed in it), whatever else is declared.  tanh_by_exp: that tanh is
+    formed from an exponential, and its error is in ulps of 1.  block: keys per step of an online
+    softmax, at the least.  systematic: how small an error that is the same everywhere is kept:
+    `accumulator`, some units of what is computed in; `output`, a sixteenth of a unit of the output
+    (see `score.py`).
+    angle: of a rotary embedding, its frequencies, their products with positions, cos and sin;
+    rotation: what cos and sin are stored in, and their products with features.  pow_ulps,
+    sincos_ulps: the documented errors of pow, and of cos and sin, in such ulps of 1.  dequantised:
+    what a code times its scale, and the scale itself, are rounded to.  bias_in_accumulator: the
+    bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere. stored_*:
+    of a kernel that stores others in the place of what it is given, or of its weights: how, as an
+    aspect reads it; None where it does not.
     """
 
     grade: str
@@ -110,13 +114,16 @@ class Precision:
 
     @property
     def stored_formats(self) -> Mapping[str, StoredForm]:
-        """How each array is stored that is stored as something else, by its name; `weights` among them."""
+        """How each array is stored that is stored as something else, by its name; `weights` among
+        them.
+        """
         formats = {name: getattr(self, word) for word, name in STORED_WORDS.items()}
         return {name: each for name, each in formats.items() if each is not None}
 
     def without_stored(self) -> Precision:
         """The same class, but that all is stored as it is."""
-        return replace(self, stored_query=None, stored_key=None, stored_value=None, stored_weights=None)
+        return replace(self, stored_query=None, stored_key=None, stored_value=None,
+                       stored_weights=None)
 
     def __str__(self) -> str:
         base = precision_of_grade(self.grade, self.dtype)
@@ -126,9 +133,11 @@ class Precision:
 
 
 class StoredForm(ABC):
-    """How an array, or the weights, are stored as something else, as a word of a class says it, which an aspect reads.
+    """How an array, or the weights, are stored as something else, as a word of a class says it,
+    which an aspect reads.
 
-    divided, summed: of weights, they are divided by the sum of their row before, or by the sum of what is stored.
+    divided, summed: of weights, they are divided by the sum of their row before, or by the sum of
+    what is stored.
     """
 
     __slots__ = ()
@@ -137,13 +146,15 @@ class StoredForm(ABC):
 
     @abstractmethod
     def entry_errors(self, entries: Array, precision: Precision) -> Array:
-        """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in float64; infinite where
-        nothing can be said.
+        """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in
+        float64; infinite where nothing can be said.
         """
 
     @abstractmethod
     def stored_sizes(self, entries: Array) -> Array | None:
-        """(B,H,S,D): no smaller than what is stored in the place of entries; None where these are no smaller."""
+        """(B,H,S,D): no smaller than what is stored in the place of entries; None where these are
+        no smaller.
+        """
 
     @abstractmethod
     def roundoff_again(self, precision: Precision) -> float:
@@ -186,11 +197,14 @@ def _read_stored(word: str, given: object) -> StoredForm:
     return found
 
 
-_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp",
+_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale",
+                "scale", "logsumexp",
                 "angle", "rotation", "dequantised")
-_COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
+_COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings",
+                "logsumexp_roundings",
                 "block")
-WORDS_BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
+WORDS_BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp",
+                       "block",
                        "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
 """Words that say nothing of where in between something is rounded."""
 _ULPS_WORDS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
@@ -201,41 +215,54 @@ SYSTEMATIC_CHOICES = ("accumulator", "output")
 VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
     "grade": tuple(GRADES), **dict.fromkeys(_DTYPE_WORDS, tuple(dtype.value for dtype in DType)),
     **dict.fromkeys(_COUNT_WORDS, (0, 1, 2, 4, _MOST_ROUNDINGS)), "block": (1, 16, 512),
-    **dict.fromkeys(_ULPS_WORDS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
+    **dict.fromkeys(_ULPS_WORDS, (0.5, 20, 940, 2**13, 2**17, 2**20)),
+    **dict.fromkeys(_FLAG_WORDS, (False, True)),
     "systematic": SYSTEMATIC_CHOICES, **dict.fromkeys(STORED_WORDS, ())})
-"""Of each word, all values that it may take; of a number, the ends, and what is documented somewhere."""
+"""Of each word, all values that it may take; of a number, the ends, and what is documented
+somewhere.
+"""
 PRECISION_WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 
 @functools.cache
 def precision_of_grade(grade: str, dtype: DType) -> Precision:
-    """The class of a grade. A float32 or float64 subject has one class only: arithmetic in that dtype throughout.
+    """The class of a grade. A float32 or float64 subject has one class only: arithmetic in that
+    dtype throughout.
 
-    Scaling is counted once, where it costs most: in query (and key). So the roundings of the logits are those of the
-    product alone, and those of the scale are the square root and its reciprocal.
+    Scaling is counted once, where it costs most: in query (and key). So the roundings of the
+    logits are those of the product alone, and those of the scale are the square root and its
+    reciprocal.
     """
     if not DTYPES[dtype].is_half:
         return Precision(grade, **dict.fromkeys(("dtype", *_DTYPE_WORDS), dtype))  # type: ignore[arg-type]  # by name
+    # what a grade does not round is computed in float32
     rung, wide = int(grade[1:]), DType.FLOAT32
-    since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
+    # since[n]: the dtype, from grade n on
+    since = [dtype if rung >= first else wide for first in range(5)]
     return Precision(
-        grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
+        grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3],
+        weights=since[1], prescale=since[2],
         scale=since[3], logsumexp=since[4], angle=wide, rotation=since[3],
         dequantised=since[3], logit_roundings=1 if rung >= 3 else 0,
-        prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
+        prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2,
+        systematic="output")
 
 
 def assumed_precision(dtype: DType) -> Precision:
-    """The class of a function that declares nothing: its own dtype throughout; in half precision, grade G3."""
+    """The class of a function that declares nothing: its own dtype throughout; in half precision,
+    grade G3.
+    """
     return precision_of_grade("G3" if DTYPES[dtype].is_half else "G0", dtype)
 
 
-_RANGE_OF_FLOAT32 = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16, "softmax": DType.BFLOAT16}
+_RANGE_OF_FLOAT32 = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16,
+                     "softmax": DType.BFLOAT16}
 
 
 def with_range_of_float32(precision: Precision) -> Precision:
-    """The same class, but that no logit up to float32's largest overflows. Who has one at all that float16 cannot hold
-    stores it wider; what else float16 rounds has the range of bfloat16, which rounds no finer.
+    """The same class, but that no logit up to float32's largest overflows. Who has one at all that
+    float16 cannot hold stores it wider; what else float16 rounds has the range of bfloat16, which
+    rounds no finer.
     """
     wider = {word: dtype for word, dtype in _RANGE_OF_FLOAT32.items()
              if DTYPES[getattr(precision, word)].has_short_range}
@@ -243,17 +270,21 @@ def with_range_of_float32(precision: Precision) -> Precision:
 
 
 def declared_precision(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
-    """The class that a manifest declares for a dtype; with None, the one assumed of a bare function.
+    """The class that a manifest declares for a dtype; with None, the one assumed of a bare
+    function.
 
-    Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
+    Raises ManifestError for an unknown word or value, and where a class looser than the assumed
+    one gives no reason.
     """
     if declared is None:
         return assumed_precision(dtype)
+    # before any value is read: a misspelt word would be left out in silence
     for word in declared:
         if word not in PRECISION_WORDS:
             raise ManifestError.unknown("word of a precision class", word, PRECISION_WORDS)
     base = _read_grade(declared.get("grade"), dtype)
-    changes = {word: _read_word(word, given) for word, given in declared.items() if word != "grade"}
+    changes = {word: _read_word(word, given) for word, given in declared.items() if word
+               != "grade"}
     return _check_reason(replace(base, **_imply_words(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
@@ -271,12 +302,16 @@ def _words_in(text: str) -> Iterator[tuple[str, object]]:
 
 
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
-    """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what count together."""
-    return tuple(word for word in PRECISION_WORDS if word not in ("grade", "reason", *_ROUNDING_COUNTS.values())
+    """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what
+    count together.
+    """
+    return tuple(word for word in PRECISION_WORDS
+                 if word not in ("grade", "reason", *_ROUNDING_COUNTS.values())
                  and _looseness(word, one) > _looseness(word, other))
 
 
-_ROUNDING_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
+_ROUNDING_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings",
+                    "prescale": "prescale_roundings",
                     "scale": "scale_roundings", "logsumexp": "logsumexp_roundings"}
 
 
@@ -302,22 +337,29 @@ def _read_grade(grade: object, dtype: DType) -> Precision:
 
 
 def _imply_words(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
-    """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums no finer than that."""
+    """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums
+    no finer than that.
+    """
     softmax = changes.get("softmax")
     if not isinstance(softmax, DType) or DTYPES[softmax].roundoff <= DTYPES[base.softmax].roundoff:
         return {}
-    implied: dict[str, object] = {"logits": softmax, "logit_roundings": base.logit_roundings + 1, "weights": softmax}
+    implied: dict[str, object] = {"logits": softmax, "logit_roundings": base.logit_roundings + 1,
+                                  "weights": softmax}
     if not DTYPES[softmax].is_half:
+        # sums of a half softmax stay in float32, unless that is declared otherwise
         implied["row_sum"] = softmax
     return {word: value for word, value in implied.items() if word not in changes}
 
 
 def _check_reason(precision: Precision) -> Precision:
+    # the assumed class is what any function may be, so that more needs evidence
     looser = looser_words(precision, assumed_precision(precision.dtype))
     if looser and not precision.reason:
         words = ", ".join(f"{word} {_format_value(getattr(precision, word))}" for word in looser)
-        raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the assumed one "
-                            f"({words}); give a reason: where the library documents it, or how it was established.")
+        raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the "
+                            "assumed one "
+                            f"({words}); give a reason: where the library documents it, "
+                            "or how it was established.")
     return precision
 
 
@@ -335,9 +377,11 @@ def _read_word(word: str, given: object) -> object:
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
-        raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {quoted(given)}.")
+        raise ManifestError(
+            f"{word!r} in a precision class must be {wanted}, not {quote_value(given)}.")
     if is_number and float(str(given)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
-        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: a larger one would "
+        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: "
+                            "a larger one would "
                             "excuse any answer.")
     return given
 
@@ -356,7 +400,8 @@ def _word_kind(word: str) -> tuple[tuple[type, ...], str]:
         return (str,), "text"
     if word in _ULPS_WORDS:
         return (int, float), "a number, not negative"
-    return (int,), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
+    return (int,
+            ), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
 
 
 def _format_value(value: object) -> str:

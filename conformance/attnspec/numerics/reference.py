@@ -1,7 +1,8 @@
-"""The definition of attention, computed wider than any subject computes it, in blocks that stay in the cache.
+"""The definition of attention, computed wider than any subject computes it, in blocks that stay in
+the cache.
 
-Subjects of float64 are met with long double where the platform's is wider, all others with float64. Nothing here is
-told how a subject computes.
+Subjects of float64 are met with long double where the platform's is wider, all others with
+float64. Nothing here is told how a subject computes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from attnspec.problems.problem import Array, Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What attention gives. (B,H,T,S): dots = query·key; bent_dots = scale·dots, bent where an aspect bends them;
-    logits = bent_dots + bias; shifted_logits = logits less the row's largest attended one (hidden keys keep theirs);
-    weights = exp(shifted_logits), 0 where hidden. total (B,H,T): the sum of the weights. output (B,H,T,Dv).
+    """What attention gives. (B,H,T,S): dots = query·key; bent_dots = scale·dots, bent where an
+    aspect bends them; logits = bent_dots + bias; shifted_logits = logits less the row's largest
+    attended one (hidden keys keep theirs); weights = exp(shifted_logits), 0 where hidden. total
+    (B,H,T): the sum of the weights. output (B,H,T,Dv).
     """
 
     dots: Array
@@ -34,7 +36,8 @@ class Truth:
 
     def narrow(self) -> Truth:
         """The same in float64, which is enough to bound an error by."""
-        return Truth(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+        return Truth(*(getattr(self, name).astype(np.float64, copy=False)
+                       for name in self.__slots__))
 
 
 def scaled_magnitude(operands: Operands, truth: Truth) -> Array:
@@ -49,11 +52,14 @@ def wide_float(dtype: DType) -> type[np.floating]:
 
 def is_wider(dtype: DType) -> bool:
     """Whether the truth is computed more finely than such a subject computes."""
-    return dtype is not DType.FLOAT64 or bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
+    return (dtype is not DType.FLOAT64
+            or bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps))
 
 
 def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
-    """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
+    """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get
+    zeros.
+    """
     dots = _dot_products(operands.query, operands.key, real)
     bent = dots * real(operands.scale)
     if operands.bend is not None:
@@ -62,14 +68,23 @@ def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
     seen = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
     largest = seen.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
-    weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
+    weights = np.exp(shifted if operands.visible is None
+                     else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
-    output = _dot_products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
+    output = (_dot_products(weights, operands.value.swapaxes(-1, -2), real)
+              / np.where(total == 0, 1, total)[..., None])
     return Truth(dots, bent, logits, shifted, weights, total, output)
 
 
+def divisor(total: Array) -> Array:
+    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
+    return np.where(total == 0, 1, total)
+
+
 def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
-    """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products. Long double has no BLAS; there einsum is the faster loop."""
+    """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products. Long double has no BLAS; there einsum is
+    the faster loop.
+    """
     if real is np.float64:
         product: Array = rows @ columns.swapaxes(-1, -2)
         return product
@@ -81,13 +96,17 @@ def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array
 
 
 BATCH_AT_ONCE = 2**16
-"""Entries of key and value of as many batch entries as go together: many small ones cost no more than one large one."""
+"""Entries of key and value of as many batch entries as go together: many small ones cost no more
+than one large one.
+"""
 
 KEYS_AT_ONCE = 2**21
 """Entries of key and value of as many heads as go together."""
 
 LOGITS_AT_ONCE = 2**18
-"""Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's keys alone do."""
+"""Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's
+keys alone do.
+"""
 
 BlockSlices = tuple[slice, slice, slice]
 """Where a block lies along the axes B, H and T of the whole."""
@@ -103,7 +122,9 @@ class ProblemBlock:
 
 def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
                rows: Array | None = None) -> Iterator[ProblemBlock]:
-    """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
+    """All of a problem (None), or its `rows` along T, block by block, each with its place in
+    (B,H,T,…).
+    """
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
     T = len(every)
@@ -117,7 +138,11 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
         heads_at_once = min(LOGITS_AT_ONCE // max(1, B * T * sizes.S),
                             KEYS_AT_ONCE // max(1, B * sizes.S * (sizes.D + sizes.Dv)))
         for heads in _cut_length(sizes.H, max(1, min(heads_at_once, sizes.H))):
-            part = entries if heads == slice(0, sizes.H) else _take_heads(entries, heads, conventions)
+            if heads == slice(0, sizes.H):
+                part = entries
+            else:
+                part = _take_heads(entries, heads, conventions)
+            # once for all queries of the part
             keys = prepare_keys(part, conventions)
             # as many queries as go together with all heads of the part, in blocks that are as even as can be
             together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
@@ -136,12 +161,15 @@ def _cut_length(length: int, step: int) -> Iterator[slice]:
 
 def _take_batch(problem: Problem, batch: slice) -> Problem:
     """Some batch entries."""
-    return problem.but(query=problem.query[batch], key=problem.key[batch], value=problem.value[batch],
+    return problem.but(query=problem.query[batch], key=problem.key[batch],
+                       value=problem.value[batch],
                        **_slice_keywords(problem, "B", batch))
 
 
 def _take_cached_heads(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
-    """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an index of each."""
+    """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an
+    index of each.
+    """
     arrays = {name: getattr(problem, name) for name in CACHED}
     return {name: None if array is None else array[:, heads] for name, array in arrays.items()}
 
@@ -150,8 +178,10 @@ def _take_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) 
     """Some query heads, each with a key/value head to itself."""
     own = key_heads(problem, conventions)
     chosen = heads if own is None else own[heads]
-    return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
-                       **{**_slice_keywords(problem, "H", heads), **_take_cached_heads(problem, chosen)})
+    return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen],
+                       value=problem.value[:, chosen],
+                       **{**_slice_keywords(problem, "H", heads),
+                          **_take_cached_heads(problem, chosen)})
 
 
 def _slice_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
@@ -161,8 +191,8 @@ def _slice_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array
 
 
 def _slice_axis(array: Array | None, from_last: int, some: slice) -> Array | None:
-    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or of lengths (B,); one
-    that all share is handed on whole.
+    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or
+    of lengths (B,); one that all share is handed on whole.
     """
     if array is None or array.ndim < from_last or array.shape[-from_last] == 1:
         return array
@@ -171,8 +201,8 @@ def _slice_axis(array: Array | None, from_last: int, some: slice) -> Array | Non
 
 def join_blocks(shape: tuple[int, int, int],
                 found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
-    """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
-    than 0 stand for what was not asked for, and stay as they are.
+    """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those
+    without any axis longer than 0 stand for what was not asked for, and stay as they are.
     """
     whole: dict[str, Array] = {}
     for place, arrays in found:
@@ -181,7 +211,10 @@ def join_blocks(shape: tuple[int, int, int],
         for name, array in arrays.items():
             if name not in whole:
                 is_all = not any(array.shape)
-                whole[name] = array if is_all else np.empty((*shape, *array.shape[3:]), array.dtype)
+                if is_all:
+                    whole[name] = array
+                else:
+                    whole[name] = np.empty((*shape, *array.shape[3:]), array.dtype)
             if whole[name] is not array and any(array.shape):
                 whole[name][place] = array
     return whole
@@ -191,9 +224,9 @@ def join_blocks(shape: tuple[int, int, int],
 class Differentials:
     """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
 
-    (B,H,T,S): weights P; products dP; centred_products = dP - delta; logits dS; dots dX, behind a bend; slope, the
-    bend's; applied_weights, those by which the values are multiplied, P itself without dropout.
-    delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
+    (B,H,T,S): weights P; products dP; centred_products = dP - delta; logits dS; dots dX, behind a
+    bend; slope, the bend's; applied_weights, those by which the values are multiplied, P itself
+    without dropout. delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
     """
 
     weights: Array
@@ -208,23 +241,27 @@ class Differentials:
 
     def narrow(self) -> Differentials:
         """The same in float64, which is enough to bound an error by."""
-        return Differentials(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+        return Differentials(*(getattr(self, name).astype(np.float64, copy=False)
+                               for name in self.__slots__))
 
 
-def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array | None = None) -> Differentials:
-    """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows that see no key have
-    zeros throughout. factor (B,H,T,S): what weights are multiplied by before they meet the values, as in the truth.
+def differentiate(operands: Operands, truth: Truth, grad: Array,
+                  factor: Array | None = None) -> Differentials:
+    """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows
+    that see no key have zeros throughout. factor (B,H,T,S): what weights are multiplied by before
+    they meet the values, as in the truth.
     """
     real, seen = truth.output.dtype, operands.visible_array()
     grad = grad.astype(real)
-    weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
+    weights = np.where(seen, truth.weights, 0) / divisor(truth.total)[..., None]
     products = multiply_wide(grad, operands.value.swapaxes(-1, -2))
     products = products if factor is None else products * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
     apart = np.where(seen, products - delta, 0)
     logits, slope = weights * apart, _slope(operands, truth)
     applied = weights if factor is None else weights * factor
-    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad, applied)
+    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad,
+                         applied)
 
 
 def _slope(operands: Operands, truth: Truth) -> Array:
@@ -235,26 +272,30 @@ def _slope(operands: Operands, truth: Truth) -> Array:
 
 
 def multiply_wide(one: Array, other: Array) -> Array:
-    """(B,H,T,·), (B,H,·,S) -> (B,H,T,S): a product in the arithmetic of the first. Long double has no BLAS; there
-    einsum is the faster loop.
+    """(…,T,·), (…,·,S) -> (…,T,S): a product in the arithmetic of the first. Long double has no
+    BLAS; there einsum is the faster loop.
     """
     if one.dtype == np.float64:
         return np.asarray(one @ other)
-    return np.asarray(np.einsum("bhtd,bhds->bhts", one, np.ascontiguousarray(other, dtype=one.dtype)))
+    return np.asarray(np.einsum("...td,...ds->...ts", one,
+                                np.ascontiguousarray(other, dtype=one.dtype)))
 
 
 # The largest and the smallest value that a query attends to, column by column: no mean of them lies beyond
 
 
 GATHERED_FROM = 2**13
-"""Entries of a head's values from which they are gathered row by row: below it, the loop costs more than the work."""
+"""Entries of a head's values from which they are gathered row by row: below it, the loop costs
+more than the work.
+"""
 
 COMPARED_AT_ONCE = 2**18
 """Entries that are compared at once, so that they stay in the cache."""
 
 
 def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Array, Array]:
-    """(·,Dv) each: the largest and smallest attended value (B,H,S,Dv) of each of the rows True in `rows` (B,H,T).
+    """(·,Dv) each: the largest and smallest attended value (B,H,S,Dv) of each of the rows True in
+    `rows` (B,H,T).
 
     visible: (B,H,T,S), None where every key is. A row that sees none has -inf and inf.
     """
@@ -269,7 +310,8 @@ def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Ar
         some = slice(start, start + step)
         b, h, i = batch[some], head[some], query[some]
         if by_one:
-            _fill_range_of_row(value[b[0], h[0]], visible[b[0], h[0], i[0]], top[start], bottom[start])
+            _fill_range_of_row(value[b[0], h[0]], visible[b[0], h[0], i[0]], top[start],
+                               bottom[start])
         else:
             _fill_range_of_rows(value[b, h], visible[b, h, i], top[some], bottom[some])
     return top, bottom
@@ -289,10 +331,12 @@ def _fill_range_of_rows(value: Array, visible: Array, top: Array, bottom: Array)
     np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
 
 
-def attended_hull(problem: Problem, conventions: Mapping[str, str], every: Iterator[ProblemBlock] | None = None,
+def attended_hull(problem: Problem, conventions: Mapping[str, str],
+                  every: Iterator[ProblemBlock] | None = None,
                   ) -> tuple[Array, Array]:
-    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0 where none is visible.
-    every: its blocks, where they say how far values are from those that are read back.
+    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0
+    where none is visible.  every: its blocks, where they say how far values are from those that are
+    read back.
 
     Of no use on rows that see what is not finite.
     """
@@ -303,7 +347,9 @@ def attended_hull(problem: Problem, conventions: Mapping[str, str], every: Itera
 
 
 def _block_hull(operands: Operands) -> dict[str, Array]:
-    """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0 where there is none."""
+    """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0
+    where there is none.
+    """
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}

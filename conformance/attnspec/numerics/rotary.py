@@ -1,4 +1,6 @@
-"""What an honest rotary embedding answers, and how far rounding may take it: docs/numerics.md derives each line."""
+"""What an honest rotary embedding answers, and how far rounding may take it: docs/numerics.md
+derives each line.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,16 @@ INTERLEAVED = "interleaved"
 
 
 def is_interleaved(problem: RotaryProblem, conventions: Mapping[str, str]) -> bool:
-    """Whether features 2i and 2i+1 are a pair: where the flag says so, or who has no flag does it by convention."""
+    """Whether features 2i and 2i+1 are a pair: where the flag says so, or who has no flag does it
+    by convention.
+    """
     return problem.interleaved or conventions.get(ROTARY_PAIRS) == INTERLEAVED
 
 
 def split_pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
-    """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are turned."""
+    """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are
+    turned.
+    """
     if interleaved:
         return array[..., 0:width:2], array[..., 1:width:2]
     return array[..., : width // 2], array[..., width // 2 : width]
@@ -36,8 +42,8 @@ def split_pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """A rotation, in the arithmetic of the truth. angle (B,1,T,R); first, second: the features of the pairs
-    (B,H,T,R).
+    """A rotation, in the arithmetic of the truth. angle (B,1,T,R); first, second: the features of
+    the pairs (B,H,T,R).
     """
 
     angle: Array
@@ -56,36 +62,43 @@ class Turn:
         return np.asarray(np.hypot(self.first, self.second))
 
 
-def compute_turn(problem: RotaryProblem, conventions: Mapping[str, str], real: type[np.floating]) -> Turn:
+def compute_turn(problem: RotaryProblem, conventions: Mapping[str, str],
+                 real: type[np.floating]) -> Turn:
     """The rotation that a problem asks for, by its definition."""
     width = problem.width
     exponent = np.arange(0, width, 2).astype(real) / real(width)
     frequency = real(problem.base or DEFAULT_BASE) ** -exponent
     angle = problem.positions.astype(real)[:, None, :, None] * frequency
-    return Turn(angle, *split_pairs(problem.x.astype(real), width, interleaved=is_interleaved(problem, conventions)))
+    return Turn(angle,
+                *split_pairs(problem.x.astype(real), width,
+                             interleaved=is_interleaved(problem, conventions)))
 
 
 def frequency_error(base: float, width: int, precision: Precision) -> Array:
-    """(R,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse.
+    """(R,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm,
+    whichever is worse.
 
     The first one has none: at the exponent 0 both are exactly 1.
     """
     u = DTYPES[precision.angle].roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
     power = function_error(precision, "pow_ulps", precision.angle)
+    # the exponent is rounded before pow, and a reciprocal may be taken behind it
     by_pow = np.exp(exponent * u * (log + 1)) * (1 + power) * (1 + u) - 1
+    # the logarithm, its product with the exponent, and the exponent itself
     argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
     by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
     return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))
 
 
 def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> Array:
-    """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
-    wherever the position itself is exact.
+    """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0,
+    and of the first pair wherever the position itself is exact.
     """
     of = DTYPES[precision.angle]
     places = problem.positions[:, None, :, None].astype(np.float64)
-    converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)  # smaller ones are exact
+    # smaller ones are exact
+    converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)
     relative = 1 + frequency_error(problem.base or DEFAULT_BASE, problem.width, precision)
     product = np.where(relative == 1, 0.0, of.roundoff)  # times 1 is exact
     grown = relative * (1 + converted) * (1 + product) - 1
@@ -94,61 +107,79 @@ def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> A
 
 
 def rotation_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
-    """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off` (B,1,T,R)."""
+    """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off`
+    (B,1,T,R).
+    """
+    # the chord: how far a vector of length 1 moves that is turned by the error
     moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
     size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
+    # neither exceeds 1, however far the angle is off
     cos, sin = (np.minimum(1.0, each) for each in size)
     first, second = np.abs(turn.first), np.abs(turn.second)
     return tuple(_round_entry(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
-                 for out, one, two in zip(turn.turned_pairs, (first, second), (second, first), strict=True))
+                 for out, one, two in zip(turn.turned_pairs, (first, second), (second, first),
+                                          strict=True))
 
 
-def _round_entry(out: Array, error: Array, products: tuple[tuple[Array, Array], ...], precision: Precision) -> Array:
-    """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
-    feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
+def _round_entry(out: Array, error: Array, products: tuple[tuple[Array, Array], ...],
+                 precision: Precision) -> Array:
+    """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of
+    two products of a feature with a cosine or sine of this size: their functions, storage,
+    products, sum, and what is returned.
     """
     kept, returned = DTYPES[precision.rotation], DTYPES[precision.output]
     function = function_error(precision, "sincos_ulps", precision.angle)
     for feature, size in products:
         stored = function + kept.roundoff * (size + function) + kept.underflow
-        error = error + feature * stored + kept.roundoff * feature * (size + stored) + kept.underflow
+        error = (error + feature * stored + kept.roundoff * feature * (size + stored)
+                 + kept.underflow)
     error = error + kept.roundoff * (out + error) + kept.underflow
     return np.asarray(error + returned.roundoff * (out + error) + returned.underflow)
 
 
-def norm_allowance(problem: RotaryProblem, precision: Precision, conventions: Mapping[str, str]) -> Array:
-    """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the angle, cos² + sin² is
-    1, so that of the angle's error nothing is left.
+def norm_allowance(problem: RotaryProblem, precision: Precision,
+                   conventions: Mapping[str, str]) -> Array:
+    """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the
+    angle, cos² + sin² is 1, so that of the angle's error nothing is left.
     """
     turn = compute_turn(problem, conventions, np.float64)
     first, second = np.abs(turn.first), np.abs(turn.second)
     one = np.ones(())
     entries = (_round_entry(turn.radius, np.zeros(()), ((a, one), (b, one)), precision)
                for a, b in ((first, second), (second, first)))
+    # what hypot itself rounds, and the norms that are compared
     return np.asarray(np.hypot(*entries)) * (1 + 2.0**-50) * _count_classes(problem.dtype)
 
 
 def _count_classes(dtype: DType) -> int:
-    """How many classes err: the truth of a float64 subject does as well, where long double is no wider."""
+    """How many classes err: the truth of a float64 subject does as well, where long double is no
+    wider.
+    """
     return 1 if is_wider(dtype) else 2
 
 
-def expect_rotary(problem: RotaryProblem, precision: Precision, *, conventions: Mapping[str, str]) -> Expectation:
-    """The truth and the allowance of a rotary embedding, both (B,H,T,D); what is not turned may not change."""
+def expect_rotary(problem: RotaryProblem, precision: Precision, *,
+                  conventions: Mapping[str, str]) -> Expectation:
+    """The truth and the allowance of a rotary embedding, both (B,H,T,D); what is not turned may
+    not change.
+    """
     real = wide_float(problem.dtype)
     with np.errstate(all="ignore"):  # what overflows is left out by `claimed`
         turn = compute_turn(problem, conventions, real)
-        narrow = Turn(*(np.asarray(each, np.float64) for each in (turn.angle, turn.first, turn.second)))
+        narrow = Turn(*(np.asarray(each, np.float64)
+                        for each in (turn.angle, turn.first, turn.second)))
         off = angle_error(problem, narrow.angle, precision)
         slack = rotation_allowance(narrow, precision, off)
         if not is_wider(problem.dtype):
             own = assumed_precision(DType.FLOAT64)
+            # the truth of a float64 subject rounds as it does where long double is no wider
             more = rotation_allowance(narrow, own, angle_error(problem, narrow.angle, own))
             slack = slack[0] + more[0], slack[1] + more[1]
     truth = _fill_pairs(problem, conventions, problem.x.astype(real), turn.turned_pairs)
     allowance = _fill_pairs(problem, conventions, np.zeros(truth.shape), slack)
     claimed = _is_claimed(problem, allowance, precision)
-    found: dict[str, Array] = {**EMPTY_FIELDS, "output": truth, "output_allowance": allowance, "claimed": claimed,
+    found: dict[str, Array] = {**EMPTY_FIELDS, "output": truth, "output_allowance": allowance,
+                               "claimed": claimed,
                                "output_claimed": claimed, "empty": np.zeros_like(claimed)}
     return Expectation(**found)  # type: ignore[arg-type]  # by name
 
@@ -156,7 +187,8 @@ def expect_rotary(problem: RotaryProblem, precision: Precision, *, conventions: 
 def _fill_pairs(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
                 turned: tuple[Array, Array]) -> Array:
     """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
-    for place, values in zip(split_pairs(whole, problem.width, interleaved=is_interleaved(problem, conventions)),
+    for place, values in zip(split_pairs(whole, problem.width,
+                                         interleaved=is_interleaved(problem, conventions)),
                              turned,
                              strict=True):
         place[...] = values
@@ -167,5 +199,6 @@ def _is_claimed(problem: RotaryProblem, allowance: Array, precision: Precision) 
     """(B,H,T): rows that are finite, of which no sum can overflow."""
     held = (DTYPES[precision.rotation], DTYPES[precision.output])
     most = np.abs(problem.x.astype(np.float64)).max(axis=-1)
+    # each entry of a turned pair is a sum of two products
     fits = 2 * most < min(each.largest for each in held)
     return np.asarray(fits & np.isfinite(allowance).all(axis=-1))

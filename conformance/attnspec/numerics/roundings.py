@@ -1,4 +1,5 @@
-"""A precision class as plain numbers: the relative and absolute errors that it puts on each step, forward and backward.
+"""A precision class as plain numbers: the relative and absolute errors that it puts on each step,
+forward and backward.
 
 Where a backward pass rounds, besides where the forward pass does, is declared apart.
 """
@@ -13,21 +14,24 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.errors import ManifestError, quote_value
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import USUAL_ULPS, Precision, StoredForm
 
-ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
+# of the exponential's argument: the subtraction, ·log2(e), and that constant
+ARGUMENT_ROUNDINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class InputErrors:
-    """What a subject may do to the entries of query, key and value before they meet, beyond its own roundings.
+    """What a subject may do to the entries of query, key and value before they meet, beyond its
+    own roundings.
 
-    of_logits, of_values: relative, of each product of a query and a key entry, and of each value.  logit_growth,
-    value_growth: by how much the entries that it is handed may be larger than those that attend.  query_offset,
-    key_offset, value_offset: by how much, beyond an entry's own size, the numbers may be larger that are added up to
-    make it: what is taken off of a code, and the code.
+    of_logits, of_values: relative, of each product of a query and a key entry, and of each value.
+    logit_growth, value_growth: by how much the entries that it is handed may be larger than those
+    that attend.  query_offset, key_offset, value_offset: by how much, beyond an entry's own size,
+    the numbers may be larger that are added up to make it: what is taken off of a code, and the
+    code.
     """
 
     of_logits: float = 0.0
@@ -44,13 +48,12 @@ EXACT_INPUTS = InputErrors()
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding each; prescale, scale,
-    logits, biased_logits,
-    weights and logsumexp (all roundings of that kind together; 0: no log-sum-exp is stored); argument and exp (of the
-    exponential).
-    Absolute, where something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.
-    What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
-    relatively.
+    """Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding
+    each; prescale, scale, logits, biased_logits, weights and logsumexp (all roundings of that kind
+    together; 0: no log-sum-exp is stored); argument and exp (of the exponential). Absolute, where
+    something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output. What each
+    storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not
+    rounded relatively.
     inputs: what may happen to the entries before they meet.
     stored_formats: by name, how arrays, and weights, are stored that are stored as something else.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
@@ -90,13 +93,16 @@ class Roundings:
 @functools.cache
 def roundings(precision: Precision) -> Roundings:
     """The numbers of a class."""
-    accumulate, softmax, output = DTYPES[precision.accumulate], DTYPES[precision.softmax], DTYPES[precision.output]
+    accumulate = DTYPES[precision.accumulate]
+    softmax = DTYPES[precision.softmax]
+    output = DTYPES[precision.output]
     logits, weights = DTYPES[precision.logits], DTYPES[precision.weights]
     prescale, scale = DTYPES[precision.prescale], DTYPES[precision.scale]
     stored = precision.logit_roundings
     return Roundings(
         precision=precision,
-        accumulate=accumulate.roundoff, softmax=softmax.roundoff, row_sum=DTYPES[precision.row_sum].roundoff,
+        accumulate=accumulate.roundoff, softmax=softmax.roundoff,
+        row_sum=DTYPES[precision.row_sum].roundoff,
         output=output.roundoff, lse=DTYPES[DTYPES[precision.dtype].wide].roundoff,
         argument=ARGUMENT_ROUNDINGS * softmax.roundoff,
         exp=exp_error(precision),
@@ -107,12 +113,14 @@ def roundings(precision: Precision) -> Roundings:
         biased_logits=compound(logits.roundoff, stored + 1 if stored else 0),
         weights=compound(weights.roundoff, precision.weight_roundings),
         logsumexp=compound(DTYPES[precision.logsumexp].roundoff, precision.logsumexp_roundings),
-        lost_product=lost_to_underflow(precision, precision.accumulate), lost_input=_lost_input(precision),
-        lost_logit=(stored + 1) * lost_to_underflow(precision, precision.logits) if stored else 0.0,
+        lost_product=lost_to_underflow(precision, precision.accumulate),
+        lost_input=_lost_input(precision),
+        lost_logit=bool(stored) * (stored + 1) * lost_to_underflow(precision, precision.logits),
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
         lost_output=lost_to_underflow(precision, precision.output),
         largest_logit=min(accumulate.largest, logits.largest, softmax.largest),
-        largest_sum=accumulate.largest, largest_output=output.largest, largest_prescaled=prescale.largest,
+        largest_sum=accumulate.largest, largest_output=output.largest,
+        largest_prescaled=prescale.largest,
         scale_range=(scale.normal, scale.largest),
         normal_weight=max(output.normal, weights.normal, softmax.normal),
         block=precision.block, bias_in_accumulator=precision.bias_in_accumulator,
@@ -120,22 +128,27 @@ def roundings(precision: Precision) -> Roundings:
 
 
 def exp_error(precision: Precision) -> float:
-    """The relative error of exp: a bound beyond 3 ulp is of a polynomial whose result is rounded once more."""
+    """The relative error of exp: a bound beyond 3 ulp is of a polynomial whose result is rounded
+    once more.
+    """
+    # who is looser than usual has a polynomial of its own, and stores what comes of it
     unrounded = precision.exp_ulps > USUAL_ULPS["exp_ulps"]
     return function_error(precision, "exp_ulps", precision.softmax, more=int(unrounded))
 
 
 def function_error(precision: Precision, word: str, computed_in: DType, *, more: int = 0) -> float:
-    """The error of an elementary function, with `more` ulps besides those that the word says; 1 ulp is two roundoffs.
+    """The error of an elementary function, with `more` ulps besides those that the word says; 1
+    ulp is two roundoffs.
 
-    What is documented is documented of float32, or of float64 where it is computed in that. In a half format the
-    function itself comes on top, to the ulps that are usual of any format: so the declared number means the same
-    whichever format another word names.
+    What is documented is documented of float32, or of float64 where it is computed in that. In a
+    half format the function itself comes on top, to the ulps that are usual of any format: so the
+    declared number means the same whichever format another word names.
     """
     declared = 2 * (getattr(precision, word) + more)
     if not DTYPES[computed_in].is_half:
         return float(declared * DTYPES[computed_in].roundoff)
-    return float(declared * DTYPES[DType.FLOAT32].roundoff + 2 * USUAL_ULPS[word] * DTYPES[computed_in].roundoff)
+    return float(declared * DTYPES[DType.FLOAT32].roundoff
+                 + 2 * USUAL_ULPS[word] * DTYPES[computed_in].roundoff)
 
 
 def compound(roundoff: float, times: int) -> float:
@@ -150,28 +163,38 @@ def lost_to_underflow(precision: Precision, dtype: DType) -> float:
 
 
 def _lost_input(precision: Precision) -> float:
-    rounded = lost_to_underflow(precision, precision.prescale) if precision.prescale_roundings else 0.0
-    return max(rounded, DTYPES[precision.accumulate].normal if precision.flushes_subnormals else 0.0)
+    # a scaled query in float16 may change by 3e-8, however small it is
+    if precision.prescale_roundings:
+        rounded = lost_to_underflow(precision, precision.prescale)
+    else:
+        rounded = 0.0
+    return max(rounded,
+               DTYPES[precision.accumulate].normal if precision.flushes_subnormals else 0.0)
 
 
 def _lost_exp(precision: Precision) -> float:
-    """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded from float32."""
+    """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded
+    from float32.
+    """
     of_softmax = DTYPES[precision.softmax]
     return of_softmax.underflow if DTYPES[precision.softmax].is_half else of_softmax.normal
 
 
 @dataclass(frozen=True, slots=True)
 class BackwardPrecision:
-    """The rounding points of a backward pass. All count roundings to the dtype of the inputs, unless they are flags.
+    """The rounding points of a backward pass. All count roundings to the dtype of the inputs,
+    unless they are flags.
 
-    weights: of P before its product with the output's gradient.  kept: of P as it meets dP - delta.  products: of dP.
-    logits: of dS, and of what is behind a bend once more.  group: of a head's dK and dV before those of its group
-    are summed.  bias: of dBias before it is summed along the axes along which the bias is broadcast.  results: of each
-    gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
-    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
-    or from a P that was divided by its own sum.  partial: after so many terms a partial sum of a gradient is stored in
-    the dtype; 0 means never.  partial_biases: the same of the gradient of a bias of a layer's projection.  reason:
-    where this is documented, or how it was established.
+    weights: of P before its product with the output's gradient.  kept: of P as it meets dP -
+    delta.  products: of dP.  logits: of dS, and of what is behind a bend once more.  group: of a
+    head's dK and dV before those of its group are summed.  bias: of dBias before it is summed
+    along the axes along which the bias is broadcast.  results: of each gradient (where the scale
+    is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
+    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta
+    comes from the output, or from a P that was divided by its own sum.  partial: after so many
+    terms a partial sum of a gradient is stored in the dtype; 0 means never.  partial_biases: the
+    same of the gradient of a bias of a layer's projection.  reason: where this is documented, or
+    how it was established.
     """
 
     weights: int = 1
@@ -205,18 +228,23 @@ _EAGER_BACKWARD = replace(_PLAIN_BACKWARD, kept=1, logits=2, results=2)
 _BACKWARD_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE_BACKWARD,
                                                         "G1": _FUSED_BACKWARD,
                                                         "G2": _FUSED_BACKWARD,
-                                                        "G3": _EAGER_BACKWARD, "G4": _EAGER_BACKWARD}
+                                                        "G3": _EAGER_BACKWARD,
+                                                        "G4": _EAGER_BACKWARD}
 
 
 def assumed_backward(precision: Precision) -> BackwardPrecision:
     """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
-    return _BACKWARD_OF_GRADES[precision.grade] if DTYPES[precision.dtype].is_half else _PLAIN_BACKWARD
+    if DTYPES[precision.dtype].is_half:
+        return _BACKWARD_OF_GRADES[precision.grade]
+    return _PLAIN_BACKWARD
 
 
-def declared_backward(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
+def declared_backward(declared: Mapping[str, object] | None,
+                      precision: Precision) -> BackwardPrecision:
     """The class that a manifest declares for the backward pass of a forward pass of this class.
 
-    Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
+    Raises ManifestError for an unknown word or value, and where a class looser than the assumed
+    one gives no reason.
     """
     assumed = assumed_backward(precision)
     for word in declared or {}:
@@ -224,16 +252,20 @@ def declared_backward(declared: Mapping[str, object] | None, precision: Precisio
             raise ManifestError.unknown("word of a backward precision class", word, BACKWARD_WORDS)
     changes = {word: _read_backward_word(word, given) for word, given in (declared or {}).items()}
     found = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
-    looser = [word for word in BACKWARD_WORDS if word != "reason" and _is_looser(word, found, assumed)]
+    looser = [word for word in BACKWARD_WORDS if word != "reason"
+              and _is_looser(word, found, assumed)]
     if looser and not found.reason:
-        raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser than the assumed one "
-                            f"({', '.join(looser)}); give a reason: where the library documents it, or how it was "
+        raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser "
+                            "than the assumed one "
+                            f"({', '.join(looser)}); give a reason: where the library documents "
+                            "it, or how it was "
                             "established.")
     return found
 
 
 def format_backward(precision: Precision, backward: BackwardPrecision) -> str:
-    """A class by its name: `G1`, or float32 and float64, which have one each, with the words that differ from it.
+    """A class by its name: `G1`, or float32 and float64, which have one each, with the words that
+    differ from it.
 
     The name is that of the forward pass, from which whatever is not declared follows.
     """
@@ -248,7 +280,8 @@ def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> b
     mine, theirs = getattr(one, word), getattr(other, word)
     if word == "is_normalised":
         return not mine and theirs
-    return bool(mine > theirs)  # no class that is assumed stores partial sums: to declare that any is stored is looser
+    # no class that is assumed stores partial sums: to declare that any is stored is looser
+    return bool(mine > theirs)
 
 
 def _read_backward_word(word: str, given: object) -> object:
@@ -256,12 +289,14 @@ def _read_backward_word(word: str, given: object) -> object:
         return str(given)
     if word not in _COUNT_WORDS and word not in _PARTIAL_WORDS:
         if not isinstance(given, bool):
-            raise ManifestError(f"{word!r} in a backward precision class must be true or false, not {quoted(given)}.")
+            raise ManifestError(f"{word!r} in a backward precision class must be true or false, "
+                                f"not {quote_value(given)}.")
         return given
     most = _MOST_ROUNDINGS if word in _COUNT_WORDS else 2**30
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
-        raise ManifestError(f"{word!r} in a backward precision class must be a whole number from 0 to {most}, not "
-                            f"{quoted(given)}.")
+        raise ManifestError(f"{word!r} in a backward precision class must be a whole number from "
+                            f"0 to {most}, not "
+                            f"{quote_value(given)}.")
     return given
 
 
@@ -269,12 +304,13 @@ def _read_backward_word(word: str, given: object) -> object:
 class BackwardRoundings:
     """A backward class as plain numbers.
 
-    Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind together); of_output:
-    of the output of which delta is formed; one: a single rounding to the dtype of the inputs; bend_error: of all that
-    is stored behind a bend; scale: of a scale on both sides, query and key.
-    Absolute: underflow, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses; lost_inside,
-    what one loses in a softmax whose format is coarser than the dtype, 0 if it is not.
-    largest, largest_inside: what the dtype, and such a softmax, can hold.
+    Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind
+    together); of_output: of the output of which delta is formed;  one: a single rounding to the
+    dtype of the inputs; bend_error: of all that is stored behind a bend;  scale: of a scale on both
+    sides, query and key.
+    Absolute: underflow, what one underflow in the dtype of the inputs loses; lost_logits, what dS
+    loses; lost_inside, what one loses in a softmax whose format is coarser than the dtype, 0 if it
+    is not.  largest, largest_inside: what the dtype, and such a softmax, can hold.
     """
 
     forward: Roundings
@@ -302,7 +338,9 @@ class BackwardRoundings:
 
 
 _SCALE_ROUNDINGS = 8
-"""Roundings of a scale that is split between query and key: root, reciprocal, root, and the products."""
+"""Roundings of a scale that is split between query and key: root, reciprocal, root, and the
+products.
+"""
 
 
 def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
@@ -311,11 +349,17 @@ def backward_roundings(precision: Precision, backward: BackwardPrecision) -> Bac
     counts = {word: compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
     flushes = precision.flushes_subnormals and DTYPES[precision.dtype].may_be_flushed
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
+    # slope, product and cap are formed in the softmax's format, and may be stored where logits are
     bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
+    # a scale that is split meets both query and key, each with a root of it
     scale = compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
     inside = DTYPES[precision.softmax]
+    # a softmax narrower than its inputs rounds P and dS on their way, and may overflow
     is_coarser = inside.roundoff > io.roundoff
-    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bend_error=bent,
-                             scale=scale, underflow=io.normal if flushes else io.underflow, largest=io.largest,
-                             lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
+    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff,
+                             bend_error=bent,
+                             scale=scale, underflow=io.normal if flushes else io.underflow,
+                             largest=io.largest,
+                             lost_inside=(inside.normal if flushes else inside.underflow)
+                             if is_coarser else 0.0,
                              largest_inside=inside.largest if is_coarser else math.inf)

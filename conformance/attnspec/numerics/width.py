@@ -1,9 +1,9 @@
 """Which precision class explains what a subject answered, and whether a class is too wide.
 
-A fingerprint of a class is read off a panel of generic values. A class is too wide if plain mistakes conform under it.
-A plain mistake is an attention that no precision class may acquit: the definition's own answer to another problem, or
-its answer changed, rounded once. So nothing but the mistake is wrong with it, and a class under which one of them
-conforms says nothing.
+A fingerprint of a class is read off a panel of generic values. A class is too wide if plain
+mistakes conform under it. A plain mistake is an attention that no precision class may acquit: the
+definition's own answer to another problem, or its answer changed, rounded once. So nothing but the
+mistake is wrong with it, and a class under which one of them conforms says nothing.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ _FAMILIES = ("normal", "spread_logits", "log_normal", "uniform")
 SMALL_SIZES = Sizes(2, 4, 4, 8, 8, 8, 8)
 MANY_KEYS_SIZES = Sizes(2, 4, 4, 16, 64, 32, 32)
 SLICE_SIZES = (Sizes(30, 4, 4, 32, 32, 16, 16), Sizes(30, 4, 4, 16, 4, 16, 16))
-"""Head slices for the score test, a quarter of those that a run has: with all keys, and with so few that none is lost
-in a sum."""
+"""Head slices for the score test, a quarter of those that a run has: with all keys, and with so
+few that none is lost in a sum.
+"""
 
 Answer = Callable[[Problem], Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """name: as a sentence says it ("…, conforms").  answer: what it gives to a problem, in float64.  sizes, causal: of
-    the problem on which single entries show it.  of_empty_row: whether it shows in a row without keys.
-    is_everywhere: whether it moves all outputs, so that their mean shows
-    it, too.
+    """name: as a sentence says it ("…, conforms").  answer: what it gives to a problem, in
+    float64.  sizes, causal: of the problem on which single entries show it.  of_empty_row: whether
+    it shows in a row without keys.  is_everywhere: whether it moves all outputs, so that their mean
+    shows it, too.
     """
 
     name: str
@@ -61,13 +62,16 @@ class Mistake:
 
     @property
     def is_of_plain_calls(self) -> bool:
-        """Whether a call without a keyword shows it: those alone are surely held against what is typical, too."""
+        """Whether a call without a keyword shows it: those alone are surely held against what is
+        typical, too.
+        """
         return not self.causal and not self.of_empty_row
 
 
 def define(problem: Problem) -> Array:
     """(B,H,T,Dv): the output by definition."""
-    found = expect(problem, assumed_precision(problem.dtype), conventions={}, parts=frozenset({"output"}))
+    found = expect(problem, assumed_precision(problem.dtype), conventions={},
+                   parts=frozenset({"output"}))
     return np.asarray(found.output, np.float64)
 
 
@@ -113,16 +117,20 @@ MISTAKES = (
     Mistake("a scale that is off by 2 %", _scale_wrongly, is_everywhere=True),
     Mistake("an output that is off by 1 %", _gain, is_everywhere=True),
     Mistake("a causal flag that is off by one", _see_one_ahead, causal=True),
-    Mistake(f"a key that is dropped from S = {DROPS_FROM} on", _drop_last_key, sizes=MANY_KEYS_SIZES),
+    Mistake(f"a key that is dropped from S = {DROPS_FROM} on", _drop_last_key,
+            sizes=MANY_KEYS_SIZES),
     Mistake("the mean of all values in place of a softmax", _average, is_everywhere=True),
     Mistake("halves of the output that are exchanged", _exchange_halves, is_everywhere=True),
-    Mistake("the first key's value in a row without keys whose mean is declared", _take_first_value, of_empty_row=True),
+    Mistake("the first key's value in a row without keys whose mean is declared",
+            _take_first_value, of_empty_row=True),
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MistakeExample:
-    """A problem that shows a mistake, and what the mistake answers to it, in the dtype of the problem."""
+    """A problem that shows a mistake, and what the mistake answers to it, in the dtype of the
+    problem.
+    """
 
     problem: Problem
     answer: Array
@@ -167,8 +175,9 @@ _DIRECTIONS: tuple[DirectionName, ...] = ("temperature", "gain", "mixing")
 
 
 def refuse_too_wide(precision: Precision) -> None:
-    """Raise ManifestError where some plain mistake conforms under the class. Formats of codes are none that could be
-    chosen wider: a class is looked at without them, and the verdict says what they let pass.
+    """Raise ManifestError where some plain mistake conforms under the class. Formats of codes are
+    none that could be chosen wider: a class is looked at without them, and the verdict says what
+    they let pass.
     """
     precision = precision.without_stored()
     if not looser_words(precision, assumed_precision(precision.dtype)):
@@ -176,8 +185,10 @@ def refuse_too_wide(precision: Precision) -> None:
     acquitted = acquitted_by(precision)
     if acquitted:
         more = f" (and {len(acquitted) - 1} more mistakes as plain)" if len(acquitted) > 1 else ""
-        raise ManifestError(f"this precision class for {precision.dtype.value} ({precision}) is too wide: "
-                            f"{acquitted[0].name} conforms under it{more}. Declare no more than what the function "
+        raise ManifestError(f"this precision class for {precision.dtype.value} ({precision}) "
+                            "is too wide: "
+                            f"{acquitted[0].name} conforms under it{more}. "
+                            "Declare no more than what the function "
                             "rounds, each word with the format or the number that is documented.")
 
 
@@ -192,17 +203,25 @@ def _acquitted_by(precision: Precision) -> tuple[Mistake, ...]:
 
 
 def is_detected(mistake: Mistake, precision: Precision) -> bool:
-    """Whether a single entry of a mistake's answer is beyond what the class allows, or the mean of all entries is."""
+    """Whether a single entry of a mistake's answer is beyond what the class allows, or the mean of
+    all entries is.
+    """
     if _is_beyond_the_bound(mistake, precision):
         return True
-    return mistake.is_everywhere and any(_drifts_beyond(mistake, precision, sizes) for sizes in SLICE_SIZES)
+    return (mistake.is_everywhere
+            and any(_drifts_beyond(mistake, precision, sizes) for sizes in SLICE_SIZES))
 
 
 def _is_beyond_the_bound(mistake: Mistake, precision: Precision) -> bool:
     shown = show_mistake(mistake, precision.dtype)
-    expected = expect(shown.problem, precision, conventions={}, parts=frozenset({"output", "typical"}))
+    expected = expect(shown.problem, precision, conventions={},
+                      parts=frozenset({"output", "typical"}))
     apart = np.abs(shown.answer.astype(np.float64) - expected.output)
-    allowance = expected.typical_allowance(FALSE_ALARM) if mistake.is_of_plain_calls else expected.output_allowance
+    # clauses of chance put no keyword, so that they see plain calls alone
+    if mistake.is_of_plain_calls:
+        allowance = expected.typical_allowance(FALSE_ALARM)
+    else:
+        allowance = expected.output_allowance
     return bool((expected.claimed[..., None] & (apart > allowance)).any())
 
 
@@ -213,15 +232,21 @@ def _drifts_beyond(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool
     stored = DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
     drifts = _slice_drifts(precision.dtype, sizes, stored)
     error = _as_slices(answer_slices(mistake, precision.dtype, sizes)) - drifts.truth
-    return any(drifts.units(direction, error).least_statistic(_declared_drift(drifts, direction, precision, sizes))
-               > threshold(FALSE_ALARM, len(SLICE_SIZES) + 1) for direction in _DIRECTIONS)
+    for direction in _DIRECTIONS:
+        declared = _declared_drift(drifts, direction, precision, sizes)
+        least = drifts.units(direction, error).least_statistic(declared)
+        if least > threshold(FALSE_ALARM, len(SLICE_SIZES) + 1):
+            return True
+    return False
 
 
-def _declared_drift(drifts: Drifts, direction: DirectionName, precision: Precision, sizes: Sizes) -> float:
+def _declared_drift(drifts: Drifts, direction: DirectionName, precision: Precision,
+                    sizes: Sizes) -> float:
     weights, value = _slice_weights(precision.dtype, sizes)
     is_of_logits = direction == "temperature"
     return drift_of_sums(drifts, direction, weights, value, precision) + systematic_error(
-        precision, direction, scale_width=sizes.D if is_of_logits else None, products=sizes.D if is_of_logits else 0)
+        precision, direction, scale_width=sizes.D if is_of_logits else None,
+        products=sizes.D if is_of_logits else 0)
 
 
 @functools.cache
@@ -247,7 +272,8 @@ TYPICAL_PART = frozenset({"typical"})
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A class, and the worst error of the panel over what the class allows; it explains the panel up to 1.
+    """A class, and the worst error of the panel over what the class allows; it explains the panel
+    up to 1.
 
     Infinite where an entry is not finite, or where nothing lies in the domain of the class.
     """
@@ -269,11 +295,13 @@ def tightest(fits: Sequence[Fit]) -> Fit | None:
 def ladder(declared: Precision) -> Mapping[str, Precision]:
     """Classes by name, from the tightest to the loosest, for subjects of this dtype.
 
-    What says nothing of rounding points (exp, blocks, subnormals) is taken from the declared class. The coarser classes
-    of float32 and float64 are those of inputs, weights and softmax stored in a narrower format.
+    What says nothing of rounding points (exp, blocks, subnormals) is taken from the declared
+    class. The coarser classes of float32 and float64 are those of inputs, weights and softmax
+    stored in a narrower format.
     """
     if DTYPES[declared.dtype].is_half:
-        return {name: _with_declared_words(precision_of_grade(name, declared.dtype), declared) for name in GRADES}
+        return {name: _with_declared_words(precision_of_grade(name, declared.dtype), declared)
+                for name in GRADES}
     own = _with_declared_words(precision_of_grade("G0", declared.dtype), declared)
     coarser = _COARSER[declared.dtype]
     rungs = {name: replace(own, **words) for name, words in coarser.items()}  # type: ignore[arg-type]  # by name
@@ -285,44 +313,57 @@ def _with_declared_words(rung: Precision, declared: Precision) -> Precision:
 
 
 def _narrow_inputs(dtype: DType, roundings: int) -> Mapping[str, object]:
-    """Inputs in a narrower format. Queries and keys, then values and weights, lose `roundings` roundings each."""
-    return {"prescale": dtype, "prescale_roundings": 2 * roundings, "weights": dtype, "weight_roundings": 2 * roundings}
+    """Inputs in a narrower format. Queries and keys, then values and weights, lose `roundings`
+    roundings each.
+    """
+    return {"prescale": dtype, "prescale_roundings": 2 * roundings, "weights": dtype,
+            "weight_roundings": 2 * roundings}
 
 
 _SINGLE = DType.FLOAT32
 _STORAGE_POINTS = ("accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
 _COARSER: Mapping[DType, Mapping[str, Mapping[str, object]]] = {
     DType.FLOAT64: {
-        "softmax in float32": {"logits": _SINGLE, "logit_roundings": 1, "softmax": _SINGLE, "row_sum": _SINGLE,
+        "softmax in float32": {"logits": _SINGLE, "logit_roundings": 1, "softmax": _SINGLE,
+                               "row_sum": _SINGLE,
                                "weights": _SINGLE},
-        "float32": {**dict.fromkeys(_STORAGE_POINTS, _SINGLE), "weight_roundings": 3, "prescale_roundings": 4}},
+        "float32": {**dict.fromkeys(_STORAGE_POINTS, _SINGLE), "weight_roundings": 3,
+                    "prescale_roundings": 4}},
     # cutting mantissas off costs two roundings; TF32 keeps as many bits as float16 does
     DType.FLOAT32: {"inputs in TF32": _narrow_inputs(DType.FLOAT16, 2),
                     "inputs in bfloat16": _narrow_inputs(DType.BFLOAT16, 2)},
 }
 
 
-def fingerprint(problem: Problem, output: Array, declared: Precision, *, conventions: Mapping[str, str],
+def fingerprint(problem: Problem, output: Array, declared: Precision, *,
+                conventions: Mapping[str, str],
                 scale_width: int | None, false_alarm: float) -> tuple[Fit, ...]:
-    """How well each class of the ladder explains an output (B,H,T,Dv) to a problem of generic values.
+    """How well each class of the ladder explains an output (B,H,T,Dv) to a problem of generic
+    values.
 
     false_alarm: the chance, at most, that the class a subject is of does not explain it.
     """
-    return tuple(fit_class(problem, output, precision, name=name, conventions=conventions, scale_width=scale_width,
-                           false_alarm=false_alarm) for name, precision in ladder(declared).items())
+    return tuple(fit_class(problem, output, precision, name=name, conventions=conventions,
+                           scale_width=scale_width,
+                           false_alarm=false_alarm)
+                           for name, precision in ladder(declared).items())
 
 
-def fit_class(problem: Problem, output: Array, precision: Precision, *, name: str, conventions: Mapping[str, str],
+def fit_class(problem: Problem, output: Array, precision: Precision, *, name: str,
+              conventions: Mapping[str, str],
               scale_width: int | None, false_alarm: float) -> Fit:
     """How well one class explains an output (B,H,T,Dv); see `fingerprint`."""
-    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL_PART)
+    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width,
+                      parts=TYPICAL_PART)
     allowance = expected.typical_allowance(false_alarm)
     claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
     return Fit(name, _worst_ratio(np.abs(output - expected.output)[claimed], allowance[claimed]))
 
 
 def _worst_ratio(gap: Array, allowance: Array) -> float:
-    """The largest gap over its allowance, any shape; infinite where nothing is claimed or a gap is not finite."""
+    """The largest gap over its allowance, any shape; infinite where nothing is claimed or a gap is
+    not finite.
+    """
     if not gap.size or not np.isfinite(gap).all():
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):

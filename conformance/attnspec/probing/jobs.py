@@ -1,4 +1,6 @@
-"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after the other."""
+"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class ProbeJob:
 
 
 def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
-    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
-    it supports; it has no variants.
+    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody
+    knows yet which dtypes it supports; it has no variants.
     """
     known = registered_subjects(plan.implementations)
     for target in dict.fromkeys(plan.targets):
@@ -64,6 +66,8 @@ def main_dtype(declaration: Declaration, plan: Plan) -> DType:
 
 
 PROBE_JOBS = "attnspec.probing.jobs:ProbeJobs"
+
+
 class ProbeJobs:
     """A source of jobs: each subject and variant is probed."""
 
@@ -97,7 +101,8 @@ class ProbeJobs:
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
         """Asks every question of a subject."""
         try:
-            dtype, declaration = DType(job.dtype), self._probe_worker.subject(job.target).declaration
+            dtype = DType(job.dtype)
+            declaration = self._probe_worker.subject(job.target).declaration
             return self._probe_worker.probe(job.target, job.variant, dtype,
                                             whole=dtype is main_dtype(declaration, self.plan))
         except AttnspecError as problem:
@@ -113,9 +118,11 @@ class ProbeJobs:
         counts = {"answers": sum(len(each.found) for each in probes),
                   "contradictions": len(find_contradictions(probes)),
                   "lost": sum(bool(each.lost) for each in probes)}
-        is_idle = interrupted or counts["lost"] or not counts["answers"]
-        code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
-            CANNOT_RUN if is_idle else CONFORMS
+        code = CONFORMS
+        if counts["contradictions"] and not interrupted:
+            code = VIOLATED
+        elif interrupted or counts["lost"] or not counts["answers"]:
+            code = CANNOT_RUN
         return Conclusion(code, {word: count for word, count in counts.items() if count})
 
 

@@ -1,4 +1,6 @@
-"""Asks a subject and its variants all questions, and compares their answers where one switch is flipped."""
+"""Asks a subject and its variants all questions, and compares their answers where one switch is
+flipped.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ AGREE, DIFFER = "agree", "differ"
 
 @dataclass(frozen=True, slots=True)
 class SwitchFlip:
-    """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on.
-    is_implied: others ask the same and more; a glance leaves it out.
+    """A problem on which a switch is flipped. `about`: the convention, and its form, that the
+    answer rests on.  is_implied: others ask the same and more; a glance leaves it out.
     """
 
     name: str
@@ -57,21 +59,26 @@ def _biased_problem(asker: Asker) -> Problem:
 
 
 def _grouped_normal_problem(asker: Asker) -> Problem:
-    return make_problem(Recipe(grouped_problem(asker).sizes, ("normal",), "none", frozenset(), seed=1), asker.dtype)
+    return make_problem(Recipe(grouped_problem(asker).sizes, ("normal",), "none", frozenset(),
+                               seed=1), asker.dtype)
 
 
 def _self_problem(asker: Asker, **features: bool) -> LayerProblem:
     """A layer's own problem: one array is query, key and value."""
     if asker.subject.declaration.kind is not Kind.LAYER:
         raise NotAsked("it is not a layer")
-    limits, sizes = asker.subject.declaration.limits, Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
-    recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits), inputs="one")
+    limits = asker.subject.declaration.limits
+    sizes = Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
+    recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits),
+                    inputs="one")
     problem = make_layer(recipe, asker.dtype, limits=limits)
     return problem.but(key=problem.query, value=problem.query, **features)
 
 
 def _masked_self_problem(asker: Asker, visible: Array) -> LayerProblem:
-    """A layer's own problem with the mask (T,S) for every head, the way round that the subject takes it."""
+    """A layer's own problem with the mask (T,S) for every head, the way round that the subject
+    takes it.
+    """
     problem = _self_problem(asker)
     shape = (2, asker.heads, 1, 1)
     return problem.but(mask=np.tile(asker.fit_rows(visible) ^ asker.drops, shape))
@@ -84,16 +91,21 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
     SwitchFlip("plain", "T = S = 4", lambda asker: normal_problem(asker, 4, 4), is_implied=True),
     SwitchFlip("long", "T = S = 45", lambda asker: normal_problem(asker, *LONG_LENGTHS)),
     SwitchFlip("one_key", "T = S = 1", lambda asker: normal_problem(asker, 1, 1)),
-    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal_problem(asker, 2, 5), is_implied=True),
-    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal_problem(asker, 5, 2), is_implied=True),
-    SwitchFlip("causal", "causal, T = S", lambda asker: normal_problem(asker, 4, 4).but(causal=True), is_implied=True),
-    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal_problem(asker, 2, 5).but(causal=True),
+    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal_problem(asker, 2, 5),
+               is_implied=True),
+    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal_problem(asker, 5, 2),
+               is_implied=True),
+    SwitchFlip("causal", "causal, T = S",
+               lambda asker: normal_problem(asker, 4, 4).but(causal=True), is_implied=True),
+    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5",
+               lambda asker: normal_problem(asker, 2, 5).but(causal=True),
                ("causal_alignment", "")),
     SwitchFlip("causal_longer_queries", "causal, T = 5, S = 2",
                lambda asker: normal_problem(asker, 5, 2).but(causal=True),
                ("causal_alignment", "")),
     SwitchFlip("mask", "a mask", _masked_problem),
-    SwitchFlip("mask_causal", "a mask and the causal flag", lambda asker: _masked_problem(asker).but(causal=True),
+    SwitchFlip("mask_causal", "a mask and the causal flag",
+               lambda asker: _masked_problem(asker).but(causal=True),
                ("mask_with_causal", "")),
     SwitchFlip("mask_hidden_row", "a mask that hides a row",
                lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "mask"),
@@ -101,16 +113,23 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
     SwitchFlip("bias", "a bias", _biased_problem),
     SwitchFlip("bias_hiding", "a bias of -inf",
                lambda asker: hide_last_key(asker, normal_problem(asker, 4, 4), "bias")),
-    SwitchFlip("bias_causal", "a bias and the causal flag", lambda asker: _biased_problem(asker).but(causal=True),
+    SwitchFlip("bias_causal", "a bias and the causal flag",
+               lambda asker: _biased_problem(asker).but(causal=True),
                ("mask_with_causal", "")),
     SwitchFlip("bias_hidden_row", "a bias of -inf that hides a row",
-               lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "bias"), ("hidden_row", "bias")),
-    SwitchFlip("scale", "a scale of 0.5", lambda asker: normal_problem(asker, 4, 4).but(scale=0.5)),
-    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped_normal_problem, ("grouped_heads", "")),
-    SwitchFlip("weights", "weights are asked for", lambda asker: normal_problem(asker, 4, 4).but(return_weights=True)),
+               lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "bias"),
+               ("hidden_row", "bias")),
+    SwitchFlip("scale", "a scale of 0.5",
+               lambda asker: normal_problem(asker, 4, 4).but(scale=0.5)),
+    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped_normal_problem,
+               ("grouped_heads", "")),
+    SwitchFlip("weights", "weights are asked for",
+               lambda asker: normal_problem(asker, 4, 4).but(return_weights=True)),
     SwitchFlip("self", "one input for query, key and value", _self_problem, is_implied=True),
-    SwitchFlip("self_causal", "one input, causal", lambda asker: _self_problem(asker, causal=True)),
-    SwitchFlip("self_mask", "one input, a mask", lambda asker: _masked_self_problem(asker, _SPOTTED_MASK)),
+    SwitchFlip("self_causal", "one input, causal",
+               lambda asker: _self_problem(asker, causal=True)),
+    SwitchFlip("self_mask", "one input, a mask",
+               lambda asker: _masked_self_problem(asker, _SPOTTED_MASK)),
     SwitchFlip("self_hidden_row", "one input, a mask that hides a row",
                lambda asker: _masked_self_problem(asker, _MASK_WITHOUT_ROWS),
                ("hidden_row", "mask")),
@@ -118,19 +137,26 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
 
 
 class VariantPair:
-    """A subject and a variant of it at one dtype, each under its own precision class and conventions."""
+    """A subject and a variant of it at one dtype, each under its own precision class and
+    conventions.
+    """
 
     def __init__(self, base: Asker, variant: Asker) -> None:
         self._given = base, variant
 
     @cached_property
     def _judged_sides(self) -> list[tuple[Asker, Evaluator]]:
-        """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
-        return [(asker.with_mask_polarity(drops=mask_drops(asker)), Evaluator(asker.subject, asker.dtype))
+        """Each with what it is held to. Finding that out asks the subject, so it waits for the
+        first question.
+        """
+        return [(asker.with_mask_polarity(drops=mask_drops(asker)),
+                 Evaluator(asker.subject, asker.dtype))
                 for asker in self._given]
 
     def compare_flipped(self, flip: SwitchFlip) -> Reply:
-        """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
+        """Whether the two agree; both answers, where they do not. Raises NotAsked where one of
+        them is not asked.
+        """
         problem = flip.pose(self._judged_sides[0][0])
         base, variant = (_output_or_reply(asker, problem) for asker, _ in self._judged_sides)
         if isinstance(base, Reply) or isinstance(variant, Reply):
@@ -148,10 +174,11 @@ class VariantPair:
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
 
     def _differ_beyond_bounds(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
-        """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
-        bounds claim to hold.
+        """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed
+        together, as far as the bounds claim to hold.
         """
-        allowed = [_output_slack(evaluator, problem, drops=asker.drops) for asker, evaluator in self._judged_sides]
+        allowed = [_output_slack(evaluator, problem, drops=asker.drops)
+                   for asker, evaluator in self._judged_sides]
         with np.errstate(all="ignore"):
             near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
             near |= (base == variant) | (np.isnan(base) & np.isnan(variant))
@@ -168,7 +195,9 @@ def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
 
 def _describe_side(answer: Array | Reply) -> str:
     """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
-    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {show_numbers(answer)}"
+    if isinstance(answer, Reply):
+        return f"{answer.answer} ({answer.detail})"
+    return f"gives {show_numbers(answer)}"
 
 
 def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
@@ -178,17 +207,21 @@ def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
     place = tuple(int(index) for index in np.argwhere(apart)[0])
     axes = "bhtd" if apart.ndim == 4 else "btm"
     where = ", ".join(f"{axis}={index}" for axis, index in zip(axes, place, strict=True))
-    return Reply(DIFFER, f"at {where}: {base[place]:.6g}, and in the variant {variant[place]:.6g}; "
+    return Reply(DIFFER,
+                 f"at {where}: {base[place]:.6g}, and in the variant {variant[place]:.6g}; "
                          f"{int(apart.sum())} of {apart.size} entries differ")
 
 
-def _output_slack(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
-    """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is claimed. A row that sees
-    nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
+def _output_slack(evaluator: Evaluator, problem: AnyProblem, *,
+                  drops: bool) -> tuple[Array, Array]:
+    """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is
+    claimed. A row that sees nothing holds zeros, NaN or a mean, so it is held to the roundings of
+    a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
     expected = _expect_output(evaluator, meant)
-    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
+    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem)
+                              else expected.empty)
     of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest_output(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
@@ -197,7 +230,8 @@ def _output_slack(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> 
 def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
     if isinstance(problem, LayerProblem):
         return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
-    return expect(problem, evaluator.precision, conventions=evaluator.conventions, parts=frozenset({"output"}),
+    return expect(problem, evaluator.precision, conventions=evaluator.conventions,
+                  parts=frozenset({"output"}),
                   scale_width=evaluator.subject.scale_width(problem))
 
 
@@ -207,30 +241,39 @@ def _largest_output(problem: AnyProblem) -> float:
     if isinstance(problem, LayerProblem):
         for name in ("value", "out"):
             weight, bias = (problem.params.get(f"{kind}_{name}") for kind in "wb")
-            largest *= 1.0 if weight is None else float(np.abs(weight.astype(np.float64)).sum(axis=0).max())
+            largest *= 1.0 if weight is None else float(
+                np.abs(weight.astype(np.float64)).sum(axis=0).max())
             largest += 0.0 if bias is None else float(np.abs(bias.astype(np.float64)).max())
     return largest
 
 
 PLAIN_QUESTIONS: tuple[Question, ...] = (
-    numbers.DETERMINISM_QUESTION, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
-    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS, *inputs.CAUSAL_QUESTIONS,
+    numbers.DETERMINISM_QUESTION, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS,
+    *numbers.WEIGHT_QUESTIONS,
+    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS,
+    *inputs.CAUSAL_QUESTIONS,
     *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
     *inputs.MASK_QUESTIONS[:1])
 ROTARY_QUESTIONS: tuple[Question, ...] = tuple(
     question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
 MASKED_QUESTIONS: tuple[Question, ...] = (
-    *inputs.MASK_QUESTIONS[1:], *inputs.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
+    *inputs.MASK_QUESTIONS[1:], *inputs.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS,
+    *numbers.BIT_QUESTIONS,
     *numbers.GRADIENT_QUESTIONS)
-RISKY_QUESTIONS: tuple[Question, ...] = (*inputs.SWAPPED_QUESTIONS, *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
-"""Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
+RISKY_QUESTIONS: tuple[Question, ...] = (*inputs.SWAPPED_QUESTIONS, *inputs.SIZE_QUESTIONS,
+                                         *inputs.MISMATCH_QUESTIONS)
+"""Native code may die: of masks first of all, of what nobody has tried last. What was found before
+is kept.
+"""
 ALL_QUESTIONS = (*PLAIN_QUESTIONS, *MASKED_QUESTIONS, *RISKY_QUESTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed of it."""
+    """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed
+    of it.
+    """
 
     name: str
     question_text: str
@@ -247,11 +290,13 @@ class PendingQuestion:
         return Found(self.name, self.question_text, reply.answer, reply.detail, claimed)
 
 
-def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
+def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None,
+                  whole: bool = True,
                   brief: bool = False) -> Iterator[PendingQuestion]:
-    """Asks all questions of a subject at this dtype; nothing where it does not support the dtype. base: the subject
-    whose variant this is: then it is told, too, where the two differ. whole: all questions, not only those that are
-    asked at every dtype. brief: of a variant only where the two differ.
+    """Asks all questions of a subject at this dtype; nothing where it does not support the dtype.
+    base: the subject whose variant this is: then it is told, too, where the two differ.  whole: all
+    questions, not only those that are asked at every dtype.  brief: of a variant only where the two
+    differ.
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
@@ -259,26 +304,33 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
                     or question.when is When.EVERY_DTYPE)
         return
     if brief and base is not None:
-        yield from _pend_flips(base, asker.with_mask_polarity(drops=inputs.mask_drops(asker)), brief=True)
+        yield from _pend_flips(base, asker.with_mask_polarity(drops=inputs.mask_drops(asker)),
+                               brief=True)
         return
     if not whole:
-        yield from (_pend_question(question, asker) for question in ALL_QUESTIONS if question.when is When.EVERY_DTYPE)
+        yield from (_pend_question(question, asker) for question in ALL_QUESTIONS
+                    if question.when is When.EVERY_DTYPE)
         return
     first, *plain = PLAIN_QUESTIONS
     yield _pend_question(first, asker)
-    is_chance = not numbers.is_steady(asker)  # once the question is over: whoever dies of a call has done so
-    yield from (replace(_pend_question(question, asker), is_chance=is_chance) for question in plain)
+    # once the question is over: whoever dies of a call has done so
+    is_chance = not numbers.is_steady(asker)
+    yield from (replace(_pend_question(question, asker), is_chance=is_chance)
+                for question in plain)
     asker = asker.with_mask_polarity(drops=inputs.mask_drops(asker))  # likewise, of a mask
-    more = [*(_pend_question(question, asker) for question in MASKED_QUESTIONS), *_pend_flips(base, asker),
+    more = [*(_pend_question(question, asker) for question in MASKED_QUESTIONS),
+            *_pend_flips(base, asker),
             *(_pend_question(question, asker) for question in RISKY_QUESTIONS)]
     yield from (replace(step, is_chance=is_chance) for step in more)
 
 
-def _pend_flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[PendingQuestion]:
+def _pend_flips(base: Subject | None, asker: Asker, *,
+                brief: bool = False) -> Iterator[PendingQuestion]:
     if base is not None:
         pair = VariantPair(Asker(base, asker.dtype), asker)
         flips = [flip for flip in SWITCH_FLIPS if not (brief and flip.is_implied)]
-        yield from (PendingQuestion(f"switch.{flip.name}", flip.question_text, partial(pair.compare_flipped, flip))
+        yield from (PendingQuestion(f"switch.{flip.name}", flip.question_text,
+                                    partial(pair.compare_flipped, flip))
                     for flip in flips)
 
 
@@ -311,7 +363,8 @@ class ProbeWorker:
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
             is_brief = self._plan.effort is Effort.GLANCE
-            for step in probe_subject(subject, dtype, base=base if variant else None, whole=whole, brief=is_brief):
+            for step in probe_subject(subject, dtype, base=base if variant else None, whole=whole,
+                                      brief=is_brief):
                 found += filter(None, [step.ask_question()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

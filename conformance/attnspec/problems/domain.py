@@ -1,4 +1,6 @@
-"""Which problems a clause speaks of. Importing this needs no NumPy: the spec's `given` is checked against `domain`."""
+"""Which problems a clause speaks of. Importing this needs no NumPy: the spec's `given` is checked
+against `domain`.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +16,50 @@ from attnspec.core.keyword import Values
 from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
 from attnspec.core.nouns import Kind as Poses
 
-Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
+Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out",
+               "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
                "long", "panel", "rotary", "dropout", "features"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
 Inputs = Literal["any", "separate", "memory", "one"]
 FamilyName = Literal[
-    "integers", "normal", "uniform", "student_t", "constant", "near_ties", "huge_logits", "tiny_values", "one_hot",
-    "alternating_values", "duplicated_keys", "log_normal", "offset", "tiny_query_key", "one_hot_values",
+    "integers", "normal", "uniform", "student_t", "constant", "near_ties", "huge_logits",
+    "tiny_values", "one_hot",
+    "alternating_values", "duplicated_keys", "log_normal", "offset", "tiny_query_key",
+    "one_hot_values",
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
-    "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
+    "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
+    "worked_example",
     "spread_logits", "beyond_float16"]
-MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed", "banded",
+MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed",
+                   "banded",
                    "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
 SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
-    {"gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
+    {"gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
+     "worked_example",
      "spread_logits", "beyond_float16"})
 # Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
 SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
 # A bias that holds -inf is a mask, and a clause must ask for it.
 SPECIAL_BIASES: frozenset[BiasName] = frozenset({"hiding"})
 
-ANY_FAMILY: tuple[FamilyName, ...] = tuple(name for name in get_args(FamilyName) if name not in SPECIAL_FAMILIES)
-ANY_MASK: tuple[MaskName, ...] = tuple(name for name in get_args(MaskName) if name not in SPECIAL_MASKS)
-ANY_BIAS: tuple[BiasName, ...] = tuple(name for name in get_args(BiasName) if name not in SPECIAL_BIASES)
+ANY_FAMILY: tuple[FamilyName, ...] = tuple(name for name in get_args(FamilyName)
+                                           if name not in SPECIAL_FAMILIES)
+ANY_MASK: tuple[MaskName, ...] = tuple(name for name in get_args(MaskName)
+                                       if name not in SPECIAL_MASKS)
+ANY_BIAS: tuple[BiasName, ...] = tuple(name for name in get_args(BiasName)
+                                       if name not in SPECIAL_BIASES)
 # A layer's entries must stay exact through its projections, which leaves two families.
 LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
 
 # A rotary embedding turns pairs, whatever they hold; what serves logits or values alone says nothing of it.
 ROTARY_FAMILIES: tuple[FamilyName, ...] = (
-    "integers", "normal", "uniform", "student_t", "log_normal", "tiny_values", "mixed_magnitudes", "signed_zeros")
+    "integers", "normal", "uniform", "student_t", "log_normal", "tiny_values", "mixed_magnitudes",
+    "signed_zeros")
 
 # Families with random mantissas and no structure: the only ones that a law of independent roundings may judge. One
 # that serves a purpose of its own, `gaussian`, is left out.
@@ -58,14 +70,17 @@ GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
 
 # Along which of the axes B, H, T and S a mask differs.
 MASK_AXES: Mapping[MaskName, str] = {
-    "all_true": "", "padding": "BS", "random": "BHTS", "per_head": "BHS", "single_key": "BHTS", "block": "BTS",
+    "all_true": "", "padding": "BS", "random": "BHTS", "per_head": "BHS", "single_key": "BHTS",
+    "block": "BTS",
     "packed": "BTS", "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS",
     "with_empty_rows": "BHTS", "attack": "S"}
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The problems of a clause, with every name looked up. Made by `domain`, which documents the fields."""
+    """The problems of a clause, with every name looked up. Made by `domain`, which documents the
+    fields.
+    """
 
     kind: Kind
     always: frozenset[str]
@@ -83,7 +98,8 @@ class Domain:
     min_keys: int
     min_width: int
     min_value_width: int
-    values: Mapping[str, tuple[Any, ...]] = field(hash=False)  # a mapping has no hash; equality looks at it
+    # a mapping has no hash; equality looks at it
+    values: Mapping[str, tuple[Any, ...]] = field(hash=False)
 
     @property
     def is_layer(self) -> bool:
@@ -98,20 +114,27 @@ class Domain:
         return Poses.LAYER if self.kind in {"layer", "acceptance"} else Poses.ATTENTION
 
     def always_within(self, limits: Limits) -> frozenset[str]:
-        """The keywords of every case, with those that the subject takes them with only, if the clause offers these."""
+        """The keywords of every case, with those that the subject takes them with only, if the
+        clause offers these.
+        """
         brought = self.always.union(*map(limits.brings, self.always))
         return brought if brought <= self.always | self.sometimes else self.always
 
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
-        """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
-        return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks
+        """The masks that the subject takes; all of them where it takes none, for its refusal to
+        say why.
+        """
+        return (tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes))
+                or self.masks)
 
 
 def spell_domain(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. What most clauses do not say (keywords that most
-    subjects do not take, wide values) is left out, so that the seed is the same as before it could be said.
+    """The same text in every process: sets have no order of their own. What most clauses do not
+    say (keywords that most subjects do not take, wide values) is left out, so that the seed is the
+    same as before it could be said.
     """
     plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
+    # what is left out of the text leaves the seeds of older clauses as they are
     left_out = {"values", *(["min_value_width"] if domain.min_value_width == 1 else [])}
     values = (getattr(plain, each.name) for each in fields(plain) if each.name not in left_out)
     return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
@@ -119,7 +142,8 @@ def spell_domain(domain: Domain) -> str:
 
 # What a kind fixes unless the clause says otherwise.
 _FAMILIES_OF_KIND: Mapping[Kind, tuple[FamilyName, ...]] = {
-    "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
+    "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",),
+    "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
     "logit_read_out": ("integers",), "worked_example": ("worked_example",),
     "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, "dropout": ("normal", "uniform"),
@@ -127,7 +151,8 @@ _FAMILIES_OF_KIND: Mapping[Kind, tuple[FamilyName, ...]] = {
 _BIASES_OF_KIND: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS_OF_KIND: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
-_MASKS_OF_KIND: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
+_MASKS_OF_KIND: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",),
+                                                       "acceptance": ("triangle",)}
 _KEYWORDS_OF_KIND: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}),
                                                     "acceptance": frozenset({"mask"}),
                                              "rotary": frozenset({POSITIONS})}
@@ -155,14 +180,15 @@ def domain(
 ) -> Domain:
     """The problems that a clause speaks of.
 
-    kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose.
-    always, sometimes: optional keywords in use in every case, or in about half (only if the subject takes them).
-    lengths: how T and S compare.  grouped: whether query heads share key/value heads.
-    families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
-    judged by a law of chance (generic, long, panel) all with a structure.
-    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
-    min_*: the least B, H, T, S, D and Dv.  A list in the plural of another keyword's name: the values of that keyword.
-    Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
+    kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose. always,
+    sometimes: optional keywords in use in every case, or in about half (only if the subject takes
+    them).  lengths: how T and S compare.  grouped: whether query heads share key/value heads.
+    families, masks, biases: how entries are made; `any` leaves out those built for one purpose,
+    and for problems judged by a law of chance (generic, long, panel) all with a structure.
+    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a
+    memory), or one. min_*: the least B, H, T, S, D and Dv.  A list in the plural of another
+    keyword's name: the values of that keyword. Raises SpecError for a keyword that does not exist,
+    and for what the kind of problem cannot have.
     """
     if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
         raise TypeError(f"domain() got an unexpected keyword argument {min(unknown)!r}")
@@ -179,37 +205,46 @@ def domain(
         known if families == "any" else tuple(families), _mask_names(kind, masks),
         _BIASES_OF_KIND.get(kind, ANY_BIAS) if biases == "any" else tuple(biases),
         _keyword_values(kind, VALUES["scale"], scales),
-        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS_OF_KIND.get(kind, 1)), min_width,
+        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS_OF_KIND.get(kind, 1)),
+        min_width,
         min_value_width,
-        {name: _keyword_values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
+        {name: _keyword_values(kind, values, lists.get(values.plural, "any"))
+         for name, values in EVERY_VALUED.items()})
 
 
 def _check_layer_words(families: str | Sequence[str], keywords: set[str]) -> None:
-    """A layer's entries must stay exact through its projections, and a layer takes not every keyword."""
+    """A layer's entries must stay exact through its projections, and a layer takes not every
+    keyword.
+    """
     for name in () if families == "any" else families:
         if name not in LAYER_FAMILIES:
-            raise SpecError(f"a layer cannot have the value family {name!r}.{hint(name, LAYER_FAMILIES)}")
+            raise SpecError("a layer cannot have the value family "
+                            f"{name!r}.{hint(name, LAYER_FAMILIES)}")
     for name in sorted(keywords):
         if name in KEYWORDS and not KEYWORDS[name].in_layers:
             raise SpecError(f"a layer takes no keyword {name!r}.")
 
 
-def _check_generic_words(kind: Kind, families: str | Sequence[str], biases: str | Sequence[str]) -> None:
+def _check_generic_words(kind: Kind, families: str | Sequence[str],
+                         biases: str | Sequence[str]) -> None:
     """Structure makes roundings depend on each other, and then their law says nothing."""
     for name in () if families == "any" else families:
         if name not in GENERIC_FAMILIES:
-            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the value family {name!r} has a "
+            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; "
+                            f"the value family {name!r} has a "
                             f"structure.{hint(name, GENERIC_FAMILIES)}")
     for name in () if biases == "any" else biases:
         if name not in _BIASES_OF_KIND[kind]:
-            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the bias {name!r} has a "
+            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; "
+                            f"the bias {name!r} has a "
                             f"structure.{hint(name, _BIASES_OF_KIND[kind])}")
 
 
 def _check_score_words(keywords: set[str]) -> None:
     """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
     for name in sorted(keywords & set(UNCOMMON)):
-        raise SpecError(f"problems of kind 'score' use the plain logits of all keys, so they cannot have {name!r}.")
+        raise SpecError("problems of kind 'score' use the plain logits of all keys, "
+                        f"so they cannot have {name!r}.")
 
 
 def _keyword_values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
@@ -232,4 +267,5 @@ def _known_keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
     for name in names:
         if name not in known:
             raise SpecError.unknown("keyword", name, known)
+    # a keyword that is given beside another is given wherever that is
     return frozenset({*names, *(BESIDE[name] for name in names if name in BESIDE)})

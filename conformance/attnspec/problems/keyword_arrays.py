@@ -1,4 +1,5 @@
-"""The arrays of keywords whose values are named by a pattern, each from a labelled stream of its own.
+"""The arrays of keywords whose values are named by a pattern, each from a labelled stream of its
+own.
 
 Keys and values of earlier calls stand before the others; a cache may be filled to its last place.
 """
@@ -61,14 +62,17 @@ _SINK_MAKERS: Mapping[SinkPattern, Callable[[Words], Array]] = {
     "spread": lambda random: whole_numbers(random, -32, 32) / 8,
     "normal": normal_numbers,
     "zero": lambda random: np.zeros(len(random)),
-    "rising": lambda random: np.linspace(-20, 20, len(random)) if len(random) > 1 else np.full(1, 2.0),
+    "rising": lambda random: np.linspace(-20, 20, len(random)) if len(random) > 1
+    else np.full(1, 2.0),
     "hundred": lambda random: np.full(len(random), 100.0),
     "minus_infinity": lambda random: np.full(len(random), -np.inf),
 }
 
 
 def make_sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
-    """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
+    """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds
+    them.
+    """
     made = _SINK_MAKERS[pattern](random_words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
     return made.astype(DTYPES[dtype].wide.value, copy=False)
 
@@ -97,22 +101,33 @@ def make_slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 
 
 def _consecutive_segments(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
-    """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
+    """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry
+    draws.
+    """
     B, length = shape
-    borders = 1 + np.argsort(random_words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
+    # ranks of random numbers: borders are different from each other, and none is 0
+    borders = (1
+               + np.argsort(random_words(seed, label, (B, length - 1)), axis=1,
+                            kind="stable")[:, : segments - 1])
     return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
 
 
-def _make_segments(pattern: str, segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
+def _make_segments(pattern: str, segments: int, seed: int, label: str,
+                   shape: tuple[int, int]) -> Array:
     """So many segments, (B,T), or (T,) of all batch entries; or of keys."""
     places = np.arange(shape[1])
     if pattern == "by_turns":
+        # float32 cannot tell the first two apart, nor 8 bits the first and the third
         return np.array([2**24, 2**24 + 1, 2**24 + 256])[places % segments]
-    return places * segments // shape[1] if pattern == "alike" else _consecutive_segments(segments, seed, label, shape)
+    if pattern == "alike":
+        return places * segments // shape[1]
+    return _consecutive_segments(segments, seed, label, shape)
 
 
 _MOST_SEGMENTS: Mapping[SegmentPattern, int] = {"ragged": 4, "padded": 4, "by_turns": 3, "one": 1}
-"""How many segments there are at most, where that is not two; never more than there are queries, or keys."""
+"""How many segments there are at most, where that is not two; never more than there are queries,
+or keys.
+"""
 
 
 def make_segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
@@ -120,8 +135,10 @@ def make_segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     of_keys = AXES[keyword][-1] == "S"
     shape = sizes.B, sizes.S if of_keys else sizes.T
     many = min(_MOST_SEGMENTS.get(pattern, 2), sizes.T, sizes.S)  # type: ignore[call-overload]  # read by name
+    # one stream for both, so that a row and its key are of one segment
     label = "segments" if sizes.T == sizes.S else keyword
-    every = np.array(np.broadcast_to(_make_segments(pattern, many, seed, label, shape), shape), np.int32)
+    every = np.array(np.broadcast_to(_make_segments(pattern, many, seed, label, shape), shape),
+                     np.int32)
     if pattern == "padded":
         return (every + 1) % np.int32(many)
     if pattern == "keys_apart" and of_keys:
@@ -138,11 +155,14 @@ def _one_entry(random: Words) -> Array:
 
 _GRADIENT_MAKERS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
     "normal": lambda random, _: normal_numbers(random),
-    "of_rows": lambda random, row: normal_numbers(random) * np.ldexp(1.0, whole_numbers(row, -6, 6).astype(np.int32)),
+    "of_rows": lambda random,
+    row: normal_numbers(random) * np.ldexp(1.0, whole_numbers(row, -6, 6).astype(np.int32)),
     "integers": lambda random, _: whole_numbers(random, -2, 2),
-    "one_row": lambda random, row: normal_numbers(random) * (row == row.max(axis=2, keepdims=True)),
+    "one_row": lambda random,
+    row: normal_numbers(random) * (row == row.max(axis=2, keepdims=True)),
     "of_one_sign": lambda random, _: 0.5 + uniform_numbers(random) / 2,
-    "one_large": lambda random, _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
+    "one_large": lambda random,
+    _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
     "one_entry": lambda random, _: _one_entry(random),
     "ones": lambda random, _: np.ones(random.shape),
     "tiny": lambda random, _: normal_numbers(random) * 2.0**-10,
@@ -154,7 +174,8 @@ _GRADIENT_MAKERS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
 def make_output_gradient(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(B,H,T,Dv) in the dtype, rounded once."""
     shape = sizes.B, sizes.H, sizes.T, sizes.Dv
-    every, of_rows = random_words(seed, GRAD, shape), random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
+    every = random_words(seed, GRAD, shape)
+    of_rows = random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
     made = np.asarray(_GRADIENT_MAKERS[pattern](every, of_rows))  # type: ignore[index]  # read by name
     rounded: Array = made.astype(DTYPES[dtype].wide.value).astype(numpy_dtype(dtype))
     return rounded
@@ -164,15 +185,17 @@ _FLOAT_ARRAY_MAKERS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
     "sinks": make_sinks, "alibi_slopes": make_slopes, GRAD: make_output_gradient}
 
 
-def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
-    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or (B,H), segments (B,T)
-    or (B,S), the output's gradient (B,H,T,Dv).
+def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes,
+                  dtype: DType = DType.FLOAT32) -> Array:
+    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or
+    (B,H), segments (B,T) or (B,S), the output's gradient (B,H,T,Dv).
     """
     if keyword in COUNTS:
         return make_lengths(keyword, pattern, seed, sizes)
     if AXES[keyword] in {"BT", "BS"}:
         return make_segments(keyword, pattern, seed, sizes)
-    if (made := next((part.ARRAYS[keyword] for part in load_parts("arrays") if keyword in part.ARRAYS), None)):
+    if (made := next((part.ARRAYS[keyword] for part in load_parts("arrays")
+                      if keyword in part.ARRAYS), None)):
         return np.asarray(made(pattern, seed, sizes, dtype))
     return _FLOAT_ARRAY_MAKERS[keyword](pattern, seed, sizes, dtype)
 
@@ -186,8 +209,8 @@ NEUTRAL_PATTERNS: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks":
 
 
 def sample_array(keyword: str, sizes: Sizes, dtype: DType) -> Array:
-    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes (H,), segments (B,T) or
-    (B,S).
+    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes
+    (H,), segments (B,T) or (B,S).
     """
     sample = KEYWORDS[keyword].sample or KEYWORDS[BESIDE[keyword]].sample
     return keyword_array(keyword, str(sample), 1, sizes, dtype)
@@ -211,7 +234,8 @@ def split_past(problem: Problem, past: int) -> Problem:
     """Divides a problem's keys and values: so many of them are handed over as past ones."""
     whole = join_past(problem)
     parts = {name: getattr(whole, name) for name in CACHED_INPUTS}
-    return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
+    return whole.but(**{name: np.ascontiguousarray(array[:, :, past:])
+                        for name, array in parts.items()},
                      **{name: np.ascontiguousarray(array[:, :, :past])
                         for name, array in zip(CACHED, parts.values(), strict=True)})
 
@@ -228,7 +252,8 @@ _FULL_PAGE_SLOTS = (4, 3, 2, 1)
 """The slots of a page where all of its slots hold keys: the first that divides their number."""
 
 _SLOT_COUNTS: Mapping[PagePattern, Callable[[int], int]] = {
-    "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2, "odd": lambda _: 3,
+    "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2,
+    "odd": lambda _: 3,
     "one_page": lambda keys: keys,
     **dict.fromkeys(("large_beyond", "nan_beyond"),
                     lambda keys: next(slots for slots in _FULL_PAGE_SLOTS if keys % slots == 0)),
@@ -245,9 +270,12 @@ def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
 
 def cut_meanings(problem: Problem, *, queries: slice | Array = slice(None),
                keys: slice = slice(None)) -> dict[str, Array]:
-    """What says which numbers the entries stand for, (B,H,T,D) or (B,Hkv,S,·), of these queries and keys."""
+    """What says which numbers the entries stand for, (B,H,T,D) or (B,Hkv,S,·), of these queries
+    and keys.
+    """
     spans: dict[str, slice | Array] = {"T": queries, "S": keys}
-    return {name: np.ascontiguousarray(array[tuple(spans.get(axis, slice(None)) for axis in AXES[name])])
+    return {name: np.ascontiguousarray(array[tuple(spans.get(axis, slice(None))
+                                                   for axis in AXES[name])])
             for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.ENTRIES}
 
 
@@ -259,20 +287,25 @@ def replace_values(problem: Problem, value: Array) -> Problem:
 
 
 def fill_cache(problem: Problem, keys: int) -> Problem:
-    """The last query and the last key behind so many keys, less one: those of the problem, again and again. Without
-    what has rows or columns, and without what hides keys but the causal flag.
+    """The last query and the last key behind so many keys, less one: those of the problem, again
+    and again. Without what has rows or columns, and without what hides keys but the causal flag.
     """
     whole = join_past(problem)
+    # the last key stays the last: the one query stands at its place
     order = np.append(np.arange(keys - 1) % whole.sizes.S, whole.sizes.S - 1)
     hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if off is not False}
-    columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS") and name in OFF}
+    # what has rows or columns would need as many as there are keys now
+    columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS")
+               and name in OFF}
     repeated = {name: getattr(whole, name)[:, :, order] for name in CACHED_INPUTS}
     last = np.ascontiguousarray(whole.query[:, :, -1:])
-    return split_past(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}), keys - 1)
+    return split_past(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}),
+                      keys - 1)
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:
     """A filled problem without those keys before its last, all of which its one query sees."""
     whole = join_past(problem)
-    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in CACHED_INPUTS}
+    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:])
+            for name in CACHED_INPUTS}
     return whole.but(causal=False, **kept)

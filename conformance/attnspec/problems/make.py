@@ -1,8 +1,10 @@
-"""From a recipe to the arrays of a problem, a rotary embedding's too: pure functions of the recipe and the dtype.
+"""From a recipe to the arrays of a problem, a rotary embedding's too: pure functions of the recipe
+and the dtype.
 
 The projections of layer problems are exact in every dtype, whatever the order of summation.
 
-Masks are bool arrays (B,H,T,S) with True = may attend, biases float64 arrays (B,H,T,S); each has a recipe of its own.
+Masks are bool arrays (B,H,T,S) with True = may attend, biases float64 arrays (B,H,T,S); each has a
+recipe of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MaskRecipe:
-    """One way to hide keys. `pattern` may leave out axes that it does not vary along; `make` fills them in."""
+    """One way to hide keys. `pattern` may leave out axes that it does not vary along; `make` fills
+    them in.
+    """
 
     name: MaskName
     pattern: Callable[[int, Sizes], Bools]
@@ -55,7 +59,8 @@ class MaskRecipe:
         return full
 
 
-def _choose(seed: int, label: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.intp]:
+def _choose(seed: int, label: str, shape: tuple[int, ...], low: int,
+            high: int) -> NDArray[np.intp]:
     """Whole numbers low … high, in an array of any shape."""
     return whole_numbers(random_words(seed, f"mask {label}", shape), low, high).astype(np.intp)
 
@@ -80,7 +85,9 @@ def _left_padding(seed: int, sizes: Sizes) -> Bools:
 def _scatter_entries(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     """Independent entries, each row with a density of its own from 1/8 to 1."""
     count = (*shape, (sizes.S + 3) // 4)
-    entries = random_words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
+    # four entries a word, low byte first, also on a big-endian machine
+    entries = random_words(seed, "mask entries",
+                           count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
     eighths = random_words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
     return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
 
@@ -109,7 +116,9 @@ def _single_key(seed: int, sizes: Sizes) -> Bools:
 
 
 def _block_mask(seed: int, sizes: Sizes) -> Bools:
-    """Packed sequences: queries and keys are cut into as many parts, and each query sees its own part."""
+    """Packed sequences: queries and keys are cut into as many parts, and each query sees its own
+    part.
+    """
     parts = _choose(seed, "parts", (sizes.B, 1, 1, 1), 1, min(4, sizes.S))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
@@ -117,7 +126,8 @@ def _block_mask(seed: int, sizes: Sizes) -> Bools:
 
 def _packed_mask(seed: int, sizes: Sizes) -> Bools:
     """The same, with as many parts as a long row of short sequences has."""
-    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
+    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1,
+                    max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
@@ -140,7 +150,9 @@ def _triangle_mask(_seed: int, sizes: Sizes) -> Bools:
 def _mask_with_empty_rows(seed: int, sizes: Sizes) -> Bools:
     mask = _random_mask(seed, sizes)
     is_empty = random_words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
-    is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1), is_empty.shape)] = True
+    # one at least: a mask of this name with no such row would show nothing
+    is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1),
+                              is_empty.shape)] = True
     return mask & ~is_empty[..., None]
 
 
@@ -158,12 +170,17 @@ MASKS: Mapping[str, MaskRecipe] = {
         MaskRecipe("single_key", _single_key, "each query sees one key"),
         MaskRecipe("block", _block_mask, "block diagonal: packed sequences"),
         MaskRecipe("packed", _packed_mask, "block diagonal, in blocks as short as eight"),
-        MaskRecipe("banded", _banded_mask, "a band around the diagonal, of another width for each batch element"),
-        MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
-        MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
+        MaskRecipe("banded", _banded_mask,
+                   "a band around the diagonal, of another width for each batch element"),
+        MaskRecipe("left_padding", _left_padding,
+                   "each batch element has its own number of trailing keys"),
+        MaskRecipe("causal_like", _causal_like,
+                   "a causal triangle, shifted ahead per batch element"),
         MaskRecipe("triangle", _triangle_mask, "a query sees no later key"),
-        MaskRecipe("with_empty_rows", _mask_with_empty_rows, "random, and a quarter of the rows see no key"),
-        MaskRecipe("attack", _attack_mask, "the second half of the keys is masked: for the families mask_attack…"),
+        MaskRecipe("with_empty_rows", _mask_with_empty_rows,
+                   "random, and a quarter of the rows see no key"),
+        MaskRecipe("attack", _attack_mask,
+                   "the second half of the keys is masked: for the families mask_attack…"),
     )
 }
 
@@ -213,10 +230,13 @@ BIASES: Mapping[str, BiasRecipe] = {
         BiasRecipe("integers", _integer_bias, "small whole numbers"),
         BiasRecipe("normal", _normal_bias, "independent N(0,1)"),
         BiasRecipe("zero", _zero_bias, "all zero"),
-        BiasRecipe("row_constant", _row_constant, "one number for all keys of a query: it does not change the softmax"),
-        BiasRecipe("slopes", _slopes_bias, "falls linearly with distance, each head at its own rate"),
+        BiasRecipe("row_constant", _row_constant,
+                   "one number for all keys of a query: it does not change the softmax"),
+        BiasRecipe("slopes", _slopes_bias,
+                   "falls linearly with distance, each head at its own rate"),
         BiasRecipe("large", _large_bias, "64 times N(0,1): the bias decides"),
-        BiasRecipe("hiding", _hiding_bias, "N(0,1), and -inf where the random mask is False; every row sees a key"),
+        BiasRecipe("hiding", _hiding_bias,
+                   "N(0,1), and -inf where the random mask is False; every row sees a key"),
     )
 }
 
@@ -227,9 +247,9 @@ _ANY_LIMITS = Limits()
 def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _ANY_LIMITS) -> LayerProblem:
     """The layer problem of a recipe; M is `recipe.M`, or H·D where that is 0.
 
-    limits.has_biases adds b_query … b_out, those that limits.biases names. Without limits.projects_output there are no
-    w_out and b_out (M is H·Dv).
-    The family `huge_logits` multiplies w_query by 16.
+    limits.has_biases adds b_query … b_out, those that limits.biases names. Without
+    limits.projects_output there are no w_out and b_out (M is H·Dv). The family `huge_logits`
+    multiplies w_query by 16.
     """
     sizes = recipe.sizes
     M = recipe.M or sizes.H * sizes.D
@@ -242,14 +262,17 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _ANY_LIMITS) ->
 
 
 def _layer_inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
-    """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as `recipe.inputs` says."""
+    """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as
+    `recipe.inputs` says.
+    """
     sizes = recipe.sizes
     query = _draw_whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
     if recipe.inputs == "one":
         return query, query.copy(), query.copy()
     key = _draw_whole_numbers(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
-    return query, key, key.copy() if recipe.inputs == "memory" else _draw_whole_numbers(recipe.seed, "value", key.shape,
-                                                                                        3)
+    if recipe.inputs == "memory":
+        return query, key, key.copy()
+    return query, key, _draw_whole_numbers(recipe.seed, "value", key.shape, 3)
 
 
 def _draw_whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
@@ -258,28 +281,37 @@ def _draw_whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: in
 
 def _layer_weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
     sizes, seed = recipe.sizes, recipe.seed
+    # powers of two, so that projections stay exact
     steepness = 8.0 if "huge_logits" in recipe.families else 0.5
     weights = {
         "w_query": steepness * _two_a_column(seed, "w_query", M, sizes.H * sizes.D),
         "w_key": 0.5 * _two_a_column(seed, "w_key", M, sizes.Hkv * sizes.D),
         "w_value": _two_a_column(seed, "w_value", M, sizes.Hkv * sizes.Dv)}
-    return weights | ({"w_out": _one_a_column(seed, sizes.H * sizes.Dv, M)} if limits.projects_output else {})
+    return (weights
+            | ({"w_out": _one_a_column(seed, sizes.H * sizes.Dv, M)} if limits.projects_output
+               else {}))
 
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
     """(rows, columns) with +1 or -1 at two places of each column, which may be the same place."""
+    # two terms a column: sums of two whole numbers are exact in every dtype
     random = random_words(seed, label, (2, columns))
     matrix = np.zeros((rows, columns))
-    np.add.at(matrix, (whole_numbers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), random_signs(random))
+    np.add.at(matrix, (whole_numbers(random, 0, rows - 1).astype(np.intp), np.arange(columns)),
+              random_signs(random))
     return matrix
 
 
 def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
-    """(rows, columns) with one signed power of two a column; each row is used before any is used twice."""
+    """(rows, columns) with one signed power of two a column; each row is used before any is used
+    twice.
+    """
     order = np.argsort(random_words(seed, "w_out order", (rows,)), kind="stable")
     random = random_words(seed, "w_out", (columns,))
+    # 2, 1, 1/2, 1/4
     powers = np.ldexp(random_signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
     matrix = np.zeros((rows, columns))
+    # no head's column is left out while another one is used twice
     matrix[order[np.arange(columns) % rows], np.arange(columns)] = powers
     return matrix
 
@@ -289,12 +321,16 @@ def _layer_biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[st
         "b_query": 0.5 * _draw_whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
         "b_key": 0.5 * _draw_whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
         "b_value": _draw_whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    biases |= {"b_out": _draw_whole_numbers(seed, "b_out", (M,), 2)} if limits.projects_output else {}
-    return {name: bias for name, bias in biases.items() if limits.is_biased(name.removeprefix("b_"))}
+    biases |= {"b_out": _draw_whole_numbers(seed, "b_out", (M,),
+                                            2)} if limits.projects_output else {}
+    return {name: bias for name, bias in biases.items()
+            if limits.is_biased(name.removeprefix("b_"))}
 
 
 def model_width(sizes: Sizes, limits: Limits) -> int:
-    """M for these sizes: H·D where the subject ties them, else H·D + 3 for odd T (one M a shape, for compilers)."""
+    """M for these sizes: H·D where the subject ties them, else H·D + 3 for odd T (one M a shape,
+    for compilers).
+    """
     is_tied = limits.ties_model_width or limits.self_attention_only or not limits.projects_output
     return sizes.H * sizes.D + (0 if is_tied or sizes.T % 2 == 0 else 3)
 
@@ -313,28 +349,36 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
         scale=recipe.scale if "scale" in recipe.features else None,
         **keyword_arguments(recipe, dtype))
+    # an aspect may change the entries themselves: codes of a storage in the place of numbers
     for part in load_parts("arrays"):
-        problem = problem if recipe.features.isdisjoint(part.ARRAYS) else part.settle(problem, recipe)
+        if not recipe.features.isdisjoint(part.ARRAYS):
+            problem = part.settle(problem, recipe)
+    # past keys are the first ones of the whole, so that the definition stays what it is
     cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
     return split_past(problem, count_past(recipe.value(cached), sizes)) if cached else problem
 
 
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
-    """The keywords of a recipe but the scale and what is cached, which no layer takes: mask and bias (B,H,T,S), flags
-    and values.
+    """The keywords of a recipe but the scale and what is cached, which no layer takes: mask and
+    bias (B,H,T,S), flags and values.
     """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
     values: dict[str, Any] = {}
     for name in OFF:
-        if name not in recipe.features or name in CACHED or {name, BESIDE.get(name)}.isdisjoint(VALUED):
+        if (name not in recipe.features or name in CACHED
+            or {name, BESIDE.get(name)}.isdisjoint(VALUED)):
             continue
         if name in DRAWN:
+            # 31 bits, so that it fits a signed integer
             values[name] = int(random_words(recipe.seed, name, (1,))[0] >> np.uint32(1))
             continue
         # of an array, the recipe has the name of its pattern, or that of the keyword beside it
         value = recipe.value(name if name in VALUED else BESIDE[name])
         is_array = name in AXES
-        values[name] = keyword_array(name, value, recipe.seed, recipe.sizes, dtype) if is_array else value
+        if is_array:
+            values[name] = keyword_array(name, value, recipe.seed, recipe.sizes, dtype)
+        else:
+            values[name] = value
     sizes, mask, bias = recipe.sizes, None, None
     if "mask" in recipe.features and recipe.mask != "none":
         mask = MASKS[recipe.mask].make_array(recipe.seed, sizes)
@@ -345,7 +389,10 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
 
 
 def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
-    """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own family."""
+    """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own
+    family.
+    """
+    # heads that share a key head are filled by one family, since their logits come from it
     n, G = sizes.B * sizes.Hkv, sizes.H // sizes.Hkv
     all_words = (random_words(seed, "query", (n, G, sizes.T, sizes.D)),
                  random_words(seed, "key", (n, sizes.S, sizes.D)),
@@ -356,30 +403,36 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
         of_query, of_key, of_value = (array[heads] for array in all_words)
         made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
         query[heads], key[heads], value[heads] = made
-    limit = math.inf if any(FAMILIES[family].overflows for family in families) else DTYPES[dtype].entry_limit
-    return _limit_size(query, key, value, limit) if limit < math.inf else (query, key, value)
+    may_overflow = any(FAMILIES[family].overflows for family in families)
+    if may_overflow or DTYPES[dtype].entry_limit == math.inf:
+        return query, key, value
+    return _limit_size(query, key, value, DTYPES[dtype].entry_limit)
 
 
 def _limit_size(query: Floats, key: Floats, value: Floats, limit: float) -> Entries:
-    """Query (n,G,T,D), key (n,S,D) and value (n,S,Dv) that stay finite in the dtype: entries are clipped, and queries
-    and keys shrunk by powers of two until no raw dot product can exceed the limit.
+    """Query (n,G,T,D), key (n,S,D) and value (n,S,Dv) that stay finite in the dtype: entries are
+    clipped, and queries and keys shrunk by powers of two until no raw dot product can exceed the
+    limit.
     """
     tops = [max(float(array.max()), -float(array.min())) for array in (query, key, value)]
     if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= limit:
         return query, key, value  # the common case, told cheaply
-    query, key, value = (np.clip(array.astype(np.float64), -limit, limit) for array in (query, key, value))
+    query, key, value = (np.clip(array.astype(np.float64), -limit, limit)
+                         for array in (query, key, value))
     longest = np.sqrt(np.einsum("ngtd,ngtd->ngt", query, query).max(axis=(1, 2))
                       * np.einsum("nsd,nsd->ns", key, key).max(axis=1))  # Cauchy and Schwarz
     excess = longest / limit
     halvings = np.where(excess > 1, np.frexp(excess)[1], 0)
     of_query = (halvings + 1) // 2
-    return (np.ldexp(query, -of_query[:, None, None, None]), np.ldexp(key, (of_query - halvings)[:, None, None]), value)
+    return (np.ldexp(query, -of_query[:, None, None, None]),
+            np.ldexp(key, (of_query - halvings)[:, None, None]), value)
 
 
 def as_dtype(entries: Floats, dtype: DType) -> Array:
     """Rounded to the nearest number of the dtype; any shape."""
     # by way of float32, so that bfloat16 does not depend on how ml_dtypes reads float64
-    rounded: Array = entries.astype(DTYPES[dtype].wide.value, copy=False).astype(numpy_dtype(dtype), copy=False)
+    rounded: Array = entries.astype(DTYPES[dtype].wide.value,
+                                    copy=False).astype(numpy_dtype(dtype), copy=False)
     return rounded
 
 
@@ -389,7 +442,9 @@ NEAR_POSITIONS = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RotaryProblem:
-    """x (B,H,T,D) in the dtype under test, positions (B,T) int32; a keyword that is None or False is left out."""
+    """x (B,H,T,D) in the dtype under test, positions (B,T) int32; a keyword that is None or False
+    is left out.
+    """
 
     dtype: DType
     x: Array
@@ -407,8 +462,10 @@ class RotaryProblem:
     @property
     def given(self) -> dict[str, Any]:
         """The keywords in use, each with its value, and the positions."""
-        used = {"base": self.base, "rotary_width": self.rotary_width, "interleaved": self.interleaved or None}
-        return {POSITIONS: self.positions, **{name: value for name, value in used.items() if value is not None}}
+        used = {"base": self.base, "rotary_width": self.rotary_width,
+                "interleaved": self.interleaved or None}
+        return {POSITIONS: self.positions,
+                **{name: value for name, value in used.items() if value is not None}}
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -438,7 +495,8 @@ def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
         dtype, as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
         make_positions(recipe.value(POSITIONS), recipe.seed, sizes),
         base=recipe.value("base") if has("base") else None,
-        rotary_width=width_of(recipe.value("rotary_width"), sizes.D) if has("rotary_width") else None,
+        rotary_width=width_of(recipe.value("rotary_width"), sizes.D) if has("rotary_width")
+        else None,
         interleaved=has("interleaved"))
 
 

@@ -1,10 +1,10 @@
 """A problem is the input of attention: what a subject is handed. A recipe is what it is made from.
 
-A recipe is all that Hypothesis draws: sizes, families, mask, features, a seed and a few integers. Its text is one line,
-and the arrays of the case can be made again from it anywhere:
+A recipe is all that Hypothesis draws: sizes, families, mask, features, a seed and a few integers.
+Its text is one line, and the arrays of the case can be made again from it anywhere:
 `B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=causal+mask;seed=91;cut=3`
-Fields that are not in use are left out; a name that is no field of a recipe is a drawn value. How the value of a
-keyword is written stands in its definition.
+Fields that are not in use are left out; a name that is no field of a recipe is a drawn value. How
+the value of a keyword is written stands in its definition.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """B batch, H query heads, Hkv key/value heads, T queries, S keys, past ones among them, D head width, Dv value head
-    width.
+    """B batch, H query heads, Hkv key/value heads, T queries, S keys, past ones among them, D head
+    width, Dv value head width.
     """
 
     B: int
@@ -47,25 +47,29 @@ class Sizes:
     @property
     def by_axis(self) -> dict[str, int]:
         """The lengths by the names of the axes."""
-        return {"B": self.B, "H": self.H, "Hkv": self.Hkv, "T": self.T, "S": self.S, "D": self.D, "Dv": self.Dv}
+        return {"B": self.B, "H": self.H, "Hkv": self.Hkv, "T": self.T, "S": self.S, "D": self.D,
+                "Dv": self.Dv}
 
     def __str__(self) -> str:
         return " ".join(f"{name}={size}" for name, size in self.by_axis.items())
 
 
 _WORK_PER_LOGIT = 100
-"""What a logit costs beside its products with D and Dv: an exponential and the bound, in multiply-adds."""
+"""What a logit costs beside its products with D and Dv: an exponential and the bound, in
+multiply-adds.
+"""
 
 _WORK_PER_ENTRY = 40
 """What an entry of query, key or value costs: it is drawn, rounded and copied."""
 
 
 def count_work(sizes: Sizes) -> int:
-    """About how many multiply-adds a call costs, and what is worked out beside it: B·H·(T·S·(D + Dv + 100) +
-    40·(T + S)·(D + Dv)).
+    """About how many multiply-adds a call costs, and what is worked out beside it: B·H·(T·S·(D +
+    Dv + 100) + 40·(T + S)·(D + Dv)).
     """
     widths, T, S = sizes.D + sizes.Dv, sizes.T, sizes.S
-    return sizes.B * sizes.H * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths)
+    return (sizes.B * sizes.H
+            * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths))
 
 
 def count_logits(sizes: Sizes) -> int:
@@ -83,10 +87,11 @@ def _measure_sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
-    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
+    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and
+    private to the holder.
 
-    Where P keys are past, key and value have S - P. of_parameters: with the gradients of the inputs, those of a layer's
-    parameters are asked for, too.
+    Where P keys are past, key and value have S - P.  of_parameters: with the gradients of the
+    inputs, those of a layer's parameters are asked for, too.
     """
 
     dtype: DType
@@ -119,8 +124,8 @@ class Problem(KeywordArguments[Array]):
 class LayerProblem(KeywordArguments[Array]):
     """The input of a layer: query (B,T,M), key and value (B,S,M), and its parameters (x @ W + b).
 
-    Entries and parameters are chosen such that every projection is exact in the dtype: what is left to judge is
-    attention itself and the output projection.
+    Entries and parameters are chosen such that every projection is exact in the dtype: what is
+    left to judge is attention itself and the output projection.
     """
 
     dtype: DType
@@ -165,8 +170,9 @@ CACHED_INPUTS = ("key", "value")
 INPUTS = ("query", *CACHED_INPUTS)
 
 Lays = Mapping[str, Callable[[Array], Array]]
-"""By input, how what belongs to its entries lies in the form of a call: from (B,H,T,·), or of keys (B,Hkv,S,·). Heads
-and features are the last axes there; inputs that lie as in a problem are left out.
+"""By input, how what belongs to its entries lies in the form of a call: from (B,H,T,·), or of keys
+(B,Hkv,S,·). Heads and features are the last axes there; inputs that lie as in a problem are left
+out.
 """
 
 DENSE: Lays = MappingProxyType({})
@@ -178,8 +184,8 @@ def join_past(problem: Problem) -> Problem: ...
 @overload
 def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
 def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem:
-    """Past and new keys and values in one array each; none of them is handed over as past. What counts from a query's
-    own place does not know of it.
+    """Past and new keys and values in one array each; none of them is handed over as past. What
+    counts from a query's own place does not know of it.
     """
     if getattr(problem, CACHED[0]) is None:
         return problem
@@ -191,6 +197,7 @@ def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem:
 
 def with_gaps(array: Array) -> Array:
     """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
+    # zeros in the gaps: who ignores strides then misreads the same each time
     memory = np.zeros([2 * length for length in array.shape], array.dtype)
     view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
     view[...] = array
@@ -215,11 +222,12 @@ MOST_FEATURES = 2**12
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
+    """What a case is made from. `features` are the optional keywords in use; `drawn` are the
+    clause's drawn values.
 
-    mask is `none` unless it is a feature; bias, scale and `values` (of the other keywords that have one, by name) count
-    only where they are features. M (the model width) and `inputs` (separate, memory: key = value, one: query = key =
-    value) belong to layers; M is 0 elsewhere.
+    mask is `none` unless it is a feature; bias, scale and `values` (of the other keywords that
+    have one, by name) count only where they are features. M (the model width) and `inputs`
+    (separate, memory: key = value, one: query = key = value) belong to layers; M is 0 elsewhere.
     """
 
     sizes: Sizes
@@ -286,7 +294,8 @@ class Recipe:
             _read_value(VALUES["scale"].read, known.get("scale", "1.0")),
             _read_whole_number("M", known.get("M", "0"), most=MOST_FEATURES),
             _read_names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
-            {name: _read_value(values.read, known[name]) for name, values in EVERY_VALUED.items() if name in known})
+            {name: _read_value(values.read, known[name]) for name, values in EVERY_VALUED.items()
+             if name in known})
 
 
 def _broken_recipe_error(why: str) -> UsageError:
@@ -307,6 +316,7 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
 
 
 def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
+    # seven digits: what is longer is a mistake, and would take all memory
     pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _SIZE_AXES)
     match = re.fullmatch(pattern, text, re.ASCII)
     if match is None:
@@ -315,12 +325,15 @@ def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
     sizes = Sizes(*map(int, match.groups()))
     if sizes.H % sizes.Hkv:
         raise _broken_recipe_error(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
+    # a recipe may come from outside, so that its cost is bounded before anything is made
     heads = sizes.B * sizes.H
     entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv))
     features = sizes.H * max(sizes.D, sizes.Dv) if is_layer else 0
     if heads > MOST_HEADS or entries > MOST_ENTRIES or features > MOST_FEATURES:
-        raise _broken_recipe_error(f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries "
-                                   f"(at most {MOST_ENTRIES}) and {features} features (at most {MOST_FEATURES})")
+        raise _broken_recipe_error(f"it has {heads} head slices (at most {MOST_HEADS}), "
+                                   f"{entries} entries "
+                                   f"(at most {MOST_ENTRIES}) and {features} features (at most "
+                                   f"{MOST_FEATURES})")
     return sizes
 
 
@@ -328,7 +341,8 @@ def _read_names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
     names = tuple(text.split("+")) if text else ()
     for name in names:
         if name not in tuple(known):
-            raise _broken_recipe_error(f"{name!r} is not a known {kind}.{hint(name, known)}".rstrip("."))
+            raise _broken_recipe_error(
+                f"{name!r} is not a known {kind}.{hint(name, known)}".rstrip("."))
     return names
 
 
@@ -343,7 +357,8 @@ def _read_whole_number(name: str, text: str, *, most: int = 10**20) -> int:
 def _parse_number(name: str, text: str) -> int:
     # a mistyped field name lands here, so name the fields too
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        why = f"{name}={text} is neither a field nor a drawn whole number.{hint(name, RECIPE_FIELDS)}"
+        why = (f"{name}={text} is neither a field nor a drawn whole "
+               f"number.{hint(name, RECIPE_FIELDS)}")
         raise _broken_recipe_error(why.rstrip("."))
     return int(text)
 

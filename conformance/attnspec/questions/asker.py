@@ -1,4 +1,6 @@
-"""Puts small problems to a subject. Whatever the subject does to them, its exceptions included, becomes an answer."""
+"""Puts small problems to a subject. Whatever the subject does to them, its exceptions included,
+becomes an answer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking_for
 
-_LAYOUT_REASONS: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
+_LAYOUT_REASONS: Mapping[InputForm,
+                         str] = {InputForm.PACKED: "its sequences stand one behind the other",
                                             InputForm.PAGED: "its keys and values stand in pages"}
 """By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
@@ -40,7 +43,8 @@ class Reply:
     """The answer to a question: a word of its closed list, and in `detail` what was seen.
 
     claimed: what the manifest says, where that can be told only together with the answer.
-    is_failure: that a function of a user's own fails at the call, and does not say that it refuses it.
+    is_failure: that a function of a user's own fails at the call, and does not say that it refuses
+    it.
     """
 
     answer: str
@@ -50,7 +54,8 @@ class Reply:
 
 
 RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
-FAILURES = {RAISES: "the call raises an exception", UNUSABLE: "the call does not return an array of the right shape",
+FAILURES = {RAISES: "the call raises an exception",
+            UNUSABLE: "the call does not return an array of the right shape",
             OTHER: "none of these answers"}
 """Answers that every question may get."""
 
@@ -60,7 +65,9 @@ DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
 
 
 class NotAsked(Exception):  # noqa: N818  (named for what happened; it is no error)
-    """The question cannot be put to the subject: it lacks a keyword, or a limit forbids the problem."""
+    """The question cannot be put to the subject: it lacks a keyword, or a limit forbids the
+    problem.
+    """
 
 
 class Failed(Exception):  # noqa: N818  (named for what happened; it is an answer)
@@ -72,7 +79,9 @@ class Failed(Exception):  # noqa: N818  (named for what happened; it is an answe
 
 
 def reply_to(ask: Callable[[], Reply]) -> Reply | None:
-    """The answer to a question, a call that fails included; None where it cannot be put to the subject."""
+    """The answer to a question, a call that fails included; None where it cannot be put to the
+    subject.
+    """
     try:
         return ask()
     except NotAsked:
@@ -83,7 +92,9 @@ def reply_to(ask: Callable[[], Reply]) -> Reply | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """A subject at one dtype, and the problems that fit what it can take. `drops`: True in its mask hides a key."""
+    """A subject at one dtype, and the problems that fit what it can take. `drops`: True in its
+    mask hides a key.
+    """
 
     subject: Subject
     dtype: DType
@@ -91,7 +102,9 @@ class Asker:
 
     @property
     def heads(self) -> int:
-        """Two query heads, or two groups of them, where it can have so many: some libraries treat one otherwise."""
+        """Two query heads, or two groups of them, where it can have so many: some libraries treat
+        one otherwise.
+        """
         limits = self.subject.declaration.limits
         return 1 if limits.single_head else limits.nearest("H", 2 * self.group_size)
 
@@ -107,7 +120,9 @@ class Asker:
         return limits.nearest("D", max(HEAD_WIDTH, limits.min_head_width))
 
     def fit_lengths(self, T: int, S: int) -> tuple[int, int]:
-        """The nearest numbers of queries and keys that the subject takes, of which the same is the larger."""
+        """The nearest numbers of queries and keys that the subject takes, of which the same is the
+        larger.
+        """
         return lengths_near(T, S, self.subject.declaration.limits)
 
     def fit_batch(self, T: int, S: int) -> int:
@@ -116,13 +131,15 @@ class Asker:
         return limits.nearest("B", -(-limits.min_scores // (self.heads * max(T * S, 1))))
 
     def make_even(self, T: int, S: int) -> Problem:
-        """Queries and keys are zero, so all visible keys weigh the same; values are the identity: the output (its
-        first S columns) is the weights.
+        """Queries and keys are zero, so all visible keys weigh the same; values are the identity:
+        the output (its first S columns) is the weights.
         """
         B, H, D, number = self.fit_batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
         Hkv = self.subject.declaration.limits.nearest("Hkv", max(1, H // self.group_size))
-        value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
-        return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
+        # tiled: some kernels refuse odd strides
+        value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)
+        return Problem(self.dtype, np.zeros((B, H, T, D), number),
+                       np.zeros((B, Hkv, S, D), number), value)
 
     def make_even_near(self, T: int, S: int) -> Problem:
         """As `even`, of the nearest lengths that the subject takes."""
@@ -140,7 +157,9 @@ class Asker:
         return np.tile(array, (*problem.query.shape[:2], 1, 1))
 
     def fit_rows(self, pattern: Array) -> Array:
-        """A pattern (T,S) of what is visible; of a subject whose queries share one mask, its first row for all."""
+        """A pattern (T,S) of what is visible; of a subject whose queries share one mask, its first
+        row for all.
+        """
         return pattern if self.has_rows else np.tile(pattern[:1], (len(pattern), 1))
 
     @property
@@ -162,21 +181,26 @@ class Asker:
         return self._guard_call(posed, lambda: self.subject.answer(posed))
 
     def _add_neutral_values(self, problem: Problem) -> Problem:
-        """The problem with values that change nothing of what the subject takes no entries without."""
+        """The problem with values that change nothing of what the subject takes no entries
+        without.
+        """
         declared = self.subject.declaration
-        wanted = {name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES and word.comes_with
+        wanted = {name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES
+                  and word.comes_with
                   for name in word.comes_with(declared.limits)} & declared.keywords - problem.keywords
-        return problem.but(**{name: keyword_array(name, NEUTRAL_PATTERNS[name], 0, problem.sizes, problem.dtype)
+        return problem.but(**{name: keyword_array(name, NEUTRAL_PATTERNS[name], 0, problem.sizes,
+                                                  problem.dtype)
                               for name in sorted(wanted)})
 
     def ask_gradients(self, problem: Problem, rows: Array) -> Gradients | None:
-        """What `gradients_of_rows` finds for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked,
-        of a framework without gradients too, or Failed.
+        """What `gradients_of_rows` finds for this subject: (B,H,T,D) of the query; rows (T,) bool.
+        Raises NotAsked, of a framework without gradients too, or Failed.
         """
         if not self.subject.declaration.lift:
             raise NotAsked("it takes NumPy arrays, which have no gradients")
         if self.subject.declaration.form in _LAYOUT_REASONS:
-            raise NotAsked(f"{_LAYOUT_REASONS[self.subject.declaration.form]}; clauses ask for their gradients")
+            raise NotAsked(f"{_LAYOUT_REASONS[self.subject.declaration.form]}; "
+                           "clauses ask for their gradients")
         return self._guard_call(problem, lambda: gradients_of_rows(self.subject, problem, rows))
 
     def _guard_call(self, problem: AnyProblem | RotaryProblem, call: Callable[[], T]) -> T:
@@ -190,7 +214,8 @@ class Asker:
             raise Failed(Reply(DEATHS[died.verdict], str(died), is_failure=self._is_own)) from None
         except SubjectRaised as raised:
             is_refusal = bool(refusal_words(raised, problem, home=self.subject.home))
-            raise Failed(Reply(RAISES, raised.summary, is_failure=self._is_own and not is_refusal)) from None
+            raise Failed(Reply(RAISES, raised.summary,
+                               is_failure=self._is_own and not is_refusal)) from None
         except UnusableAnswer as unusable:
             raise Failed(Reply(UNUSABLE, unusable.sentence, is_failure=self._is_own)) from None
 
@@ -200,7 +225,9 @@ class Asker:
         return is_bare(self.subject.id)
 
     def ask_output(self, problem: AnyProblem | RotaryProblem) -> Array:
-        """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or Failed."""
+        """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or
+        Failed.
+        """
         return self.ask(problem).output.astype(np.float64)
 
     def with_mask_polarity(self, *, drops: bool) -> Asker:
@@ -219,7 +246,9 @@ Claim = Callable[[Declaration], str]
 
 
 class When(enum.Enum):
-    """At which dtypes a question is asked in an audit. The first is float32, where it is supported."""
+    """At which dtypes a question is asked in an audit. The first is float32, where it is
+    supported.
+    """
 
     FIRST_DTYPE = "first dtype"
     EVERY_DTYPE = "every dtype"
@@ -234,9 +263,9 @@ def no_claim(declaration: Declaration) -> str:  # noqa: ARG001  (a claim's signa
 class Question:
     """A question on which implementations differ.
 
-    answers: the closed list, each with its meaning (those of FAILURES besides); empty where the answer is a number or
-    a name.  ask: the answer; it raises NotAsked where the question cannot be put to the
-    subject, Failed where a call failed.  claim: what is declared.
+    answers: the closed list, each with its meaning (those of FAILURES besides); empty where the
+    answer is a number or a name.  ask: the answer; it raises NotAsked where the question cannot be
+    put to the subject, Failed where a call failed.  claim: what is declared.
     """
 
     name: str
@@ -263,13 +292,17 @@ def declared_convention(name: str, form: str = "") -> Claim:
 
 
 CLOSENESS = 2.0**-6
-"""Far above the rounding of weights in any dtype, far below the differences between the candidates."""
+"""Far above the rounding of weights in any dtype, far below the differences between the
+candidates.
+"""
 
 _SHOWN_NUMBERS = 5
 
 
 def even_weights(visible: Array) -> Array:
-    """The weights (T,S) of rows spread evenly over what they see (T,S); a row that sees nothing is NaN."""
+    """The weights (T,S) of rows spread evenly over what they see (T,S); a row that sees nothing is
+    NaN.
+    """
     with np.errstate(all="ignore"):
         spread: Array = visible / visible.sum(axis=-1, keepdims=True)
     return spread
@@ -283,18 +316,25 @@ def softmax_rows(logits: Array) -> Array:
 
 
 def name_candidate(seen: Array, candidates: Mapping[str, Array]) -> Reply:
-    """The name of the first candidate that is seen, any shape that broadcasts to it; `other` where none fits."""
-    name = next((name for name, candidate in candidates.items() if is_close(seen, candidate)), OTHER)
+    """The name of the first candidate that is seen, any shape that broadcasts to it; `other` where
+    none fits.
+    """
+    name = next((name for name, candidate in candidates.items() if is_close(seen, candidate)),
+                OTHER)
     return Reply(name, show_numbers(seen))
 
 
 def is_close(seen: Array, candidate: Array) -> bool:
-    """Whether two arrays, any shape that broadcasts, are equal as far as CLOSE tells; NaN equals NaN."""
+    """Whether two arrays, any shape that broadcasts, are equal as far as CLOSE tells; NaN equals
+    NaN.
+    """
     return np.allclose(seen, candidate, rtol=0, atol=CLOSENESS, equal_nan=True)
 
 
 def show_numbers(seen: Array) -> str:
-    """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three digits."""
+    """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three
+    digits.
+    """
     rows = seen.reshape(-1, *seen.shape[-2:])[0] if seen.ndim >= 2 else seen[None]
     return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN_NUMBERS])
                            for row in rows[:_SHOWN_NUMBERS]) + "]"
@@ -304,8 +344,9 @@ Gradients = tuple[Array, ...]
 
 
 def gradients_of_rows(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
-    """The gradient of the sum of some rows of the output with respect to query, key and value, as they are handed over:
-    (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has none: the subject computes without.
+    """The gradient of the sum of some rows of the output with respect to query, key and value, as
+    they are handed over: (B,·,L,·), of a layer (B,L,M).  rows: (T,) bool. None where the output has
+    none: the subject computes without.
 
     Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
     """
@@ -314,7 +355,7 @@ def gradients_of_rows(subject: Subject, problem: Problem, rows: Array) -> Gradie
 
 @dataclass(frozen=True, slots=True)
 class _Differentiated:
-    """A callee that is asked for gradients with every answer. rows: of the output, (T,) bool."""
+    """A callee that is asked for gradients with every answer.  rows: of the output, (T,) bool."""
 
     callee: Callee
     rows: Array
@@ -329,5 +370,7 @@ class _Differentiated:
 
 def keyword_question(name: str, answers: Mapping[str, str], ask: Ask, claim: Claim) -> Question:
     """A question about a keyword: what is asked stands in the keyword's definition."""
-    return Question(name, next(word.questions[name] for word in KEYWORDS.values() if name in word.questions), answers,
+    return Question(name,
+                    next(word.questions[name] for word in KEYWORDS.values()
+                         if name in word.questions), answers,
                     ask, claim)

@@ -1,8 +1,9 @@
-"""Questions about inputs: what a query sees, heads and widths, axes of length zero, and what does not belong together.
+"""Questions about inputs: what a query sees, heads and widths, axes of length zero, and what does
+not belong together.
 
-What a query sees: causal flag, masks and biases, rows that see nothing, hidden keys and values. Where lengths, widths,
-batches or masks do not match there is no right answer, so a function should refuse them. One that answers has ignored a
-part, or has read beyond the end of an array.
+What a query sees: causal flag, masks and biases, rows that see nothing, hidden keys and values.
+Where lengths, widths, batches or masks do not match there is no right answer, so a function should
+refuse them. One that answers has ignored a part, or has read beyond the end of an array.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ def _ask_causal_square(asker: Asker) -> Reply:
     """The first row of a strict past sees nothing, so it is left out."""
     seen = asker.ask_output(asker.make_even(4, 4).but(causal=True))
     return name_candidate(seen[:, :, 1:, :4],
-                          {name: even_weights(visible)[1:] for name, visible in _SQUARE_PATTERNS.items()})
+                          {name: even_weights(visible)[1:]
+                           for name, visible in _SQUARE_PATTERNS.items()})
 
 
 def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
-    """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see no key may hold
-    anything.
+    """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see
+    no key may hold anything.
     """
     T, S = asker.fit_lengths(T, S)
     seen = asker.ask_output(asker.make_even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
@@ -63,8 +65,8 @@ def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Repl
 
 
 def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
-    """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see nothing may be
-    anything. weights: (B,H,T,S), or those of the first keys.
+    """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see
+    nothing may be anything.  weights: (B,H,T,S), or those of the first keys.
     """
     def fits(visible: Array) -> bool:
         """Whether the weights are spread evenly over what is visible (T,S)."""
@@ -74,13 +76,15 @@ def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
     return next((name for name, visible in bands.items() if fits(visible)), OTHER)
 
 
-_ALIGNMENT_ANSWERS = {"top_left": "query i sees keys 0 … i", "bottom_right": "query i sees keys 0 … i + S - T",
+_ALIGNMENT_ANSWERS = {"top_left": "query i sees keys 0 … i",
+                      "bottom_right": "query i sees keys 0 … i + S - T",
                       "everything": "the flag is ignored", **FAILURES}
 
 CAUSAL_QUESTIONS = (
     Question("causal.square", "Which keys does query i see under the causal flag, where T = S?", {
         "past": "keys 0 … i", "strict_past": "keys 0 … i - 1", "future": "keys i … S - 1",
-        "everything": "all keys: the flag is ignored", **FAILURES}, _ask_causal_square, promised_answer("past")),
+        "everything": "all keys: the flag is ignored", **FAILURES}, _ask_causal_square,
+        promised_answer("past")),
     Question("causal_alignment.longer_keys",
              "Along which diagonal does the causal mask lie if T < S?", _ALIGNMENT_ANSWERS,
              partial(ask_alignment, T=2, S=5), declared_convention("causal_alignment")),
@@ -106,12 +110,15 @@ def _ask_polarity(asker: Asker) -> Reply:
     problem, mask = asker.make_even(4, 4), asker.fit_rows(_MASK_PATTERN)
     seen = _ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
     return name_candidate(seen,
-                          {"keep": even_weights(mask), "drop": even_weights(~mask), "added": softmax_rows(mask * 1.0),
+                          {"keep": even_weights(mask), "drop": even_weights(~mask),
+                           "added": softmax_rows(mask * 1.0),
                                  "after_softmax": mask / 4, "ignored": _UNMASKED_WEIGHTS})
 
 
 def mask_drops(asker: Asker) -> bool:
-    """Whether True in its mask hides a key: then every mask is turned round for it, to see what else it does."""
+    """Whether True in its mask hides a key: then every mask is turned round for it, to see what
+    else it does.
+    """
     try:
         return _ask_polarity(asker).answer == "drop"
     except (NotAsked, Failed):
@@ -129,28 +136,37 @@ def _ask_float_mask(asker: Asker) -> Reply:
 def _ask_boolean_bias(asker: Asker) -> Reply:
     problem = asker.make_even(4, 4)
     seen = _ask_weights(asker, problem.but(bias=asker.spread_over_heads(_MASK_PATTERN, problem)))
-    return name_candidate(seen, {"added": softmax_rows(_MASK_PATTERN * 1.0), **_truth_candidates(_MASK_PATTERN)})
+    return name_candidate(seen,
+                          {"added": softmax_rows(_MASK_PATTERN * 1.0),
+                           **_truth_candidates(_MASK_PATTERN)})
 
 
 def _ask_bias_form(asker: Asker) -> Reply:
     problem = asker.make_even(4, 4)
     seen = _ask_weights(asker, problem.but(bias=asker.as_bias(_BIAS_PATTERN, problem)))
     scaled = _BIAS_PATTERN / np.sqrt(asker.subject.scale_width(problem))
-    return name_candidate(seen, {"added": softmax_rows(_BIAS_PATTERN), "added_before_scaling": softmax_rows(scaled),
-                                 "subtracted": softmax_rows(-_BIAS_PATTERN), **_truth_candidates(_BIAS_PATTERN != 0)})
+    return name_candidate(seen,
+                          {"added": softmax_rows(_BIAS_PATTERN),
+                           "added_before_scaling": softmax_rows(scaled),
+                                 "subtracted": softmax_rows(-_BIAS_PATTERN),
+                                 **_truth_candidates(_BIAS_PATTERN != 0)})
 
 
 def _truth_candidates(truth: Array) -> dict[str, Array]:
-    """The weights (T,S) where an array (T,S) is taken for its truth, one way round or the other, or is ignored."""
-    return {"truth": even_weights(truth), "truth_dropped": even_weights(~truth), "ignored": _UNMASKED_WEIGHTS}
+    """The weights (T,S) where an array (T,S) is taken for its truth, one way round or the other,
+    or is ignored.
+    """
+    return {"truth": even_weights(truth), "truth_dropped": even_weights(~truth),
+            "ignored": _UNMASKED_WEIGHTS}
 
 
 def ask_mask_with_causal(asker: Asker, pattern: Array = _MASK_BESIDE_CAUSAL) -> Reply:
-    """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more; its first row for all,
-    where queries share one mask.
+    """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more;
+    its first row for all, where queries share one mask.
     """
     shape = asker.fit_lengths(*pattern.shape)
-    problem, mask = asker.make_even(*shape), asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
+    problem = asker.make_even(*shape)
+    mask = asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
     return _ask_with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
@@ -170,39 +186,50 @@ def _ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
 
     def reply(past: Array) -> Reply:
         """The same, where the causal flag leaves the past (T,S) visible."""
-        visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
-        return name_candidate(seen, {name: even_weights(each)[:, :seen.shape[-1]] for name, each in visible.items()})
+        visible = {"both": mask & past, "mask": mask, "causal": past,
+                   "neither": np.ones_like(mask)}
+        return name_candidate(seen,
+                              {name: even_weights(each)[:, :seen.shape[-1]]
+                               for name, each in visible.items()})
 
-    replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]  # the diagonal begins or ends
+    # the diagonal begins or ends
+    replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]
     return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
 _TRUTH_ANSWERS = {"truth": "keys whose entry is not zero are attended to",
                   "truth_dropped": "keys whose entry is not zero are masked",
                   "ignored": "nothing: it is ignored", **FAILURES}
-_TOGETHER_ANSWERS = {**{name: CONVENTIONS["mask_with_causal"].answers[name] for name in ("both", "mask", "causal")},
+_TOGETHER_ANSWERS = {**{name: CONVENTIONS["mask_with_causal"].answers[name]
+                        for name in ("both", "mask", "causal")},
                      "neither": "both are ignored", **FAILURES}
 
 MASK_QUESTIONS = (
     Question("mask.polarity", "What does True in a boolean mask mean?", {
-        "keep": "the query may attend to the key", "drop": "the key is masked", "added": "1 is added to the logit",
-        "after_softmax": "masked weights become zero after the softmax, and the others are not normalised again",
-        "ignored": "nothing: the mask is ignored", **FAILURES}, _ask_polarity, promised_answer("keep")),
+        "keep": "the query may attend to the key", "drop": "the key is masked",
+        "added": "1 is added to the logit",
+        "after_softmax": "masked weights become zero after the softmax, "
+                         "and the others are not normalised again",
+        "ignored": "nothing: the mask is ignored", **FAILURES}, _ask_polarity,
+        promised_answer("keep")),
     Question("bias.form", "What happens to a bias?", {
-        "added": "it is added to the scaled logits", "added_before_scaling": "it is added before the logits are scaled",
+        "added": "it is added to the scaled logits",
+        "added_before_scaling": "it is added before the logits are scaled",
         "subtracted": "it is subtracted from the scaled logits", **_TRUTH_ANSWERS}, _ask_bias_form,
         promised_answer("added")),
     Question("mask_with_causal", "What do a mask and the causal flag do together?",
              _TOGETHER_ANSWERS, ask_mask_with_causal,
              declared_convention("mask_with_causal")),
-    Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?", _TOGETHER_ANSWERS,
+    Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?",
+             _TOGETHER_ANSWERS,
              _ask_bias_with_causal, declared_convention("mask_with_causal")),
 )
 SWAPPED_QUESTIONS = (
     Question("mask.float", "What does a float array mean that is passed as `mask`?",
              {"added": "it is added to the logits", **_TRUTH_ANSWERS}, _ask_float_mask),
     Question("bias.boolean", "What does a boolean array mean that is passed as `bias`?",
-             {"added": "it is added to the logits, True as 1", **_TRUTH_ANSWERS}, _ask_boolean_bias),
+             {"added": "it is added to the logits, True as 1", **_TRUTH_ANSWERS},
+             _ask_boolean_bias),
 )
 """What the contract does not allow, and callers do. Asked late: native code may die of it."""
 
@@ -212,7 +239,9 @@ HIDDEN_ROW = 1
 
 
 def hide_row(asker: Asker, problem: Problem, form: str) -> Problem:
-    """The problem with row ROW hidden; every row, where a mask is the same for all, or where there are no keys."""
+    """The problem with row ROW hidden; every row, where a mask is the same for all, or where there
+    are no keys.
+    """
     if form == "key_lengths":
         return problem.but(key_lengths=np.zeros(problem.sizes.B, np.int32))
     T, S = problem.sizes.T, problem.sizes.S
@@ -228,7 +257,9 @@ def hide_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
 
 
 def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
-    """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the most negative number."""
+    """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the
+    most negative number.
+    """
     if form == "mask":
         return problem.but(mask=asker.as_mask(visible, problem))
     least = -DTYPES[asker.dtype].largest if form == "finfo_min" else -np.inf
@@ -236,10 +267,11 @@ def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Pro
 
 
 def ask_hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
-    """What a row that sees no key gets of a problem whose values are the identity; others: further candidates, of any
-    shape that broadcasts to (B,H,4).
+    """What a row that sees no key gets of a problem whose values are the identity; others: further
+    candidates, of any shape that broadcasts to (B,H,4).
     """
-    seen = asker.ask_output(hide_row(asker, problem, form))[:, :, min(HIDDEN_ROW, problem.sizes.T - 1), :4]
+    row = min(HIDDEN_ROW, problem.sizes.T - 1)
+    seen = asker.ask_output(hide_row(asker, problem, form))[:, :, row, :4]
     candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
     return name_candidate(seen * (problem.sizes.S / 4), {**candidates, **others})
 
@@ -253,18 +285,24 @@ def _ask_row_without_keys(asker: Asker, form: str) -> Reply:
 
 
 def _ask_row_under_causal(asker: Asker) -> Reply:
-    """Only where the last query sees all keys and there are more queries than keys are there rows that see none."""
+    """Only where the last query sees all keys and there are more queries than keys are there rows
+    that see none.
+    """
     if ask_alignment(asker, 5, 2).answer != "bottom_right":
         raise NotAsked("every query sees a key")
     seen = asker.ask_output(asker.make_sloped(5, 2).but(causal=True))[:, :, :3, :2]
-    return name_candidate(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
+    return name_candidate(seen,
+                          {"zeros": np.zeros(2), "uniform": np.full(2, 0.5),
+                           "nan": np.full(2, np.nan)})
 
 
 _POISONS = {"nan": np.nan, "inf": np.inf}
 
 
 def _ask_poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
-    """The last row is not looked at: a layer that attends to its own input has the poison in its query, too."""
+    """The last row is not looked at: a layer that attends to its own input has the poison in its
+    query, too.
+    """
     hidden = hide_last_key(asker, asker.make_sloped(4, 4), form)
     right = asker.ask_output(hidden)[:, :, :3, :4]
     array = getattr(hidden, place).copy()
@@ -277,25 +315,32 @@ def _name_damage(seen: Array, right: Array) -> str:
     """What poison did to an output of any shape, compared with the one without."""
     if is_close(seen, right):
         return "harmless"
-    return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"
+    if np.isnan(seen).any():
+        return "nan"
+    return "infinite" if np.isinf(seen).any() else "changed"
 
 
 _CAUSAL_ROW_ANSWERS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items()
                           if name != "undefined"},
                        **FAILURES}
 _ROW_ANSWERS = {**_CAUSAL_ROW_ANSWERS, "unmasked": "as if no key were masked"}
-_ROW_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
+_ROW_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf",
+              "finfo_min": "a bias of the most negative number"}
 _KEY_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
-_DAMAGE_ANSWERS = {"harmless": "nothing", "nan": "it becomes NaN", "infinite": "it becomes infinite",
+_DAMAGE_ANSWERS = {"harmless": "nothing", "nan": "it becomes NaN",
+                   "infinite": "it becomes infinite",
                    "changed": "it changes to other numbers", **FAILURES}
 
 HIDDEN_QUESTIONS = (
-    *(Question(f"hidden_row.{form}", f"What is the output of a query if {text} masks all its keys?", _ROW_ANSWERS,
+    *(Question(f"hidden_row.{form}",
+               f"What is the output of a query if {text} masks all its keys?", _ROW_ANSWERS,
                partial(_ask_row_without_keys, form=form),
                no_claim if form == "finfo_min" else declared_convention("hidden_row", form))
       for form, text in _ROW_FORMS.items()),
-    Question("hidden_row.causal", "What is the output of a query that sees no key because of the causal flag?",
-             _CAUSAL_ROW_ANSWERS, _ask_row_under_causal, declared_convention("hidden_row", "causal")),
+    Question("hidden_row.causal",
+             "What is the output of a query that sees no key because of the causal flag?",
+             _CAUSAL_ROW_ANSWERS, _ask_row_under_causal,
+             declared_convention("hidden_row", "causal")),
     *(Question(f"hidden_{place}.{content}.{form}",
                f"What does {text} in a {place} do to the output of queries for which {how} masks it?", _DAMAGE_ANSWERS,
                partial(_ask_poisoned, place=place, content=content, form=form))
@@ -310,16 +355,19 @@ _HEAD_ORDERS = ("repeat", "tile")
 
 
 def ask_heads_read(asker: Asker) -> Reply:
-    """Which key/value head each query head reads. A declared limit is set aside: it is asked whether it is one."""
+    """Which key/value head each query head reads. A declared limit is set aside: it is asked
+    whether it is one.
+    """
     problem = grouped_problem(asker)
     heads = np.arange(problem.sizes.H)
-    read = dict(zip(_HEAD_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS), strict=True))
+    read = dict(zip(_HEAD_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS),
+                    strict=True))
     return name_candidate(asker.without_limits(grouped=True).ask_output(problem)[:, :, 0, 0], read)
 
 
 def grouped_problem(asker: Asker) -> Problem:
-    """Two query heads, or more if it takes no such groups, on each of two key/value heads, whose values say which of
-    them was read. Raises NotAsked.
+    """Two query heads, or more if it takes no such groups, on each of two key/value heads, whose
+    values say which of them was read. Raises NotAsked.
     """
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
@@ -328,7 +376,8 @@ def grouped_problem(asker: Asker) -> Problem:
     number, B, D = numpy_dtype(asker.dtype), asker.fit_batch(T, S), asker.width
     H = KV_HEADS * limits.nearest("G", 2, least=2)
     value = np.tile(np.arange(KV_HEADS).reshape(1, KV_HEADS, 1, 1), (B, 1, S, D)).astype(number)
-    return Problem(asker.dtype, np.zeros((B, H, T, D), number), np.zeros((B, KV_HEADS, S, D), number), value,
+    return Problem(asker.dtype, np.zeros((B, H, T, D), number),
+                   np.zeros((B, KV_HEADS, S, D), number), value,
                    causal=limits.causal_only)
 
 
@@ -361,8 +410,7 @@ def _ask_value_width(asker: Asker) -> Reply:
 
 
 def _claimed_groups(declaration: Declaration) -> str:
-    said = declaration.limits.grouped
-    return "" if said is None else YES if said else NO
+    return {None: "", True: YES, False: NO}[declaration.limits.grouped]
 
 
 def _claimed_width(declaration: Declaration) -> str:
@@ -371,11 +419,13 @@ def _claimed_width(declaration: Declaration) -> str:
 
 HEAD_QUESTIONS = (
     Question("grouped", "Are fewer key/value heads than query heads accepted?",
-             {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _ask_groups_accepted, _claimed_groups),
+             {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _ask_groups_accepted,
+             _claimed_groups),
     Question("grouped_heads", "Which key/value head does query head h use if Hkv < H?", {
         "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _ask_heads_of_groups,
         declared_convention("grouped_heads")),
-    Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"}, _ask_value_width,
+    Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"},
+             _ask_value_width,
              _claimed_width),
 )
 
@@ -426,7 +476,9 @@ Pose = Callable[[Asker], Problem]
 
 
 def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
-    """paired: how many keys have all that belongs to them. An output of another shape is an answer, too."""
+    """paired: how many keys have all that belongs to them. An output of another shape is an
+    answer, too.
+    """
     if asker.subject.declaration.limits.self_attention_only:
         raise NotAsked("one input serves as query, key and value")
     if asker.subject.declaration.limits.one_memory:
@@ -441,7 +493,9 @@ def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
 
 def _name_heeded_keys(output: Array, paired: int) -> str:
     """(B,H,T,Dv), where all keys weigh the same and the values are the identity."""
-    return LEADING if is_close(output[..., :_FEWER_KEYS], (np.arange(_FEWER_KEYS) < paired) / paired) else ANSWERS
+    if is_close(output[..., :_FEWER_KEYS], (np.arange(_FEWER_KEYS) < paired) / paired):
+        return LEADING
+    return ANSWERS
 
 
 def _add_key(asker: Asker) -> Problem:
@@ -479,18 +533,23 @@ def _shorten_mask(asker: Asker, form: str) -> Problem:
     """Nothing is hidden, and nothing is added."""
     problem = asker.make_even(4, 4)
     array = np.ones((4, 3), bool) if form == "mask" else np.zeros((4, 3))
-    return problem.but(**{form: asker.as_mask(array, problem) if form == "mask" else asker.as_bias(array, problem)})
+    return problem.but(**{form: asker.as_mask(array, problem) if form == "mask"
+                          else asker.as_bias(array, problem)})
 
 
-_MISMATCH_ANSWERS = {REFUSES: "the call raises", LEADING: "it takes what belongs together and ignores the rest",
+_MISMATCH_ANSWERS = {REFUSES: "the call raises",
+                     LEADING: "it takes what belongs together and ignores the rest",
                      ANSWERS: "it answers with something else"}
 _MISMATCHES: Mapping[str, tuple[str, Pose, int]] = {
     "more_keys": ("there are five keys and four values", _add_key, _FEWER_KEYS),
     "more_values": ("there are four keys and five values", _add_value, _FEWER_KEYS),
     "head_width": ("queries are twice as wide as keys", _narrow_keys_problem, _FEWER_KEYS),
-    "batch": ("keys and values have one batch entry more than queries", _add_batch_entry, _FEWER_KEYS),
-    "mask": ("a mask has an entry for three of four keys", partial(_shorten_mask, form="mask"), _FEWER_KEYS - 1),
-    "bias": ("a bias has an entry for three of four keys", partial(_shorten_mask, form="bias"), _FEWER_KEYS - 1),
+    "batch": ("keys and values have one batch entry more than queries", _add_batch_entry,
+              _FEWER_KEYS),
+    "mask": ("a mask has an entry for three of four keys", partial(_shorten_mask, form="mask"),
+             _FEWER_KEYS - 1),
+    "bias": ("a bias has an entry for three of four keys", partial(_shorten_mask, form="bias"),
+             _FEWER_KEYS - 1),
 }
 
 MISMATCH_QUESTIONS = tuple(

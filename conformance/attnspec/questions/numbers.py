@@ -1,7 +1,8 @@
-"""Questions about the scale, number formats and bits, what comes back beside the output, and about side effects.
+"""Questions about the scale, number formats and bits, what comes back beside the output, and about
+side effects.
 
-Bits: whether those of a row depend on the rest of a call. Whoever claims `batch_invariant` is judged by clauses; of
-everybody else it is only told. Beside the output: weights and gradients.
+Bits: whether those of a row depend on the rest of a call. Whoever claims `batch_invariant` is
+judged by clauses; of everybody else it is only told. Beside the output: weights and gradients.
 """
 
 from __future__ import annotations
@@ -41,14 +42,18 @@ from attnspec.questions.inputs import HIDDEN_ROW, hide_last_key, hide_row
 from attnspec.subjects.subject import SubjectAnswer
 
 _READABLE_LOG_RATIO = 1.5
-"""The logarithm of the ratio of two weights is read most exactly where they are not far apart, nor alike."""
+"""The logarithm of the ratio of two weights is read most exactly where they are not far apart, nor
+alike.
+"""
 _SCALE_NEARNESS = 0.05
 """How near the scale is read off: weights in bfloat16 carry errors of 1 %."""
 _FLAT_LOG_RATIO = 2.0**-8
 
 
 def _ask_weight_ratio(asker: Asker, times: float, scale: float | None = None) -> float:
-    """log(weight of key 1 / weight of key 0), where their dot products with the query are `times` and 0."""
+    """log(weight of key 1 / weight of key 0), where their dot products with the query are `times`
+    and 0.
+    """
     problem = asker.make_even(4, 4)
     problem.key[:, :, 1, 0] = 1.0
     problem.query[..., 0] = times
@@ -65,14 +70,16 @@ def _ask_default_scale(asker: Asker) -> Reply:
                      f"keys whose dot products differ by 1 weigh e^{rough:.3g}")
     times = 2.0 ** round(math.log2(_READABLE_LOG_RATIO / abs(rough)))
     scale = _ask_weight_ratio(asker, times) / times
-    name = next((name for name, value in _scale_candidates(asker).items() if abs(scale / value - 1) < _SCALE_NEARNESS),
+    name = next((name for name, value in _scale_candidates(asker).items() if abs(scale / value - 1)
+                 < _SCALE_NEARNESS),
                 OTHER)
     return Reply(name, f"dot products are multiplied by {scale:.3g}")
 
 
 def _scale_candidates(asker: Asker) -> dict[str, float]:
     D, H = asker.subject.scale_width(asker.make_even(4, 4)), asker.heads
-    return {"1/sqrt(D)": D**-0.5, "1": 1.0, "1/D": 1 / D, "sqrt(D)": D**0.5, "1/sqrt(H·D)": (H * D)**-0.5,
+    return {"1/sqrt(D)": D**-0.5, "1": 1.0, "1/D": 1 / D, "sqrt(D)": D**0.5,
+            "1/sqrt(H·D)": (H * D)**-0.5,
             "-1/sqrt(D)": -(D**-0.5)}
 
 
@@ -80,11 +87,14 @@ def _ask_scale(asker: Asker, scale: float) -> Reply:
     """Dot products of 2 and 0: the weights tell the scale."""
     seen, default = _ask_weight_ratio(asker, 2.0, scale) / 2, _ask_weight_ratio(asker, 2.0) / 2
     candidates = {"honoured": scale, "size_only": abs(scale), "ignored": default}
-    name = next((name for name, value in candidates.items() if abs(seen - value) < _SCALE_NEARNESS), OTHER)
-    return Reply("nan" if math.isnan(seen) else name, f"dot products are multiplied by {seen:.3g}, {scale:g} was given")
+    name = next((name for name, value in candidates.items() if abs(seen - value)
+                 < _SCALE_NEARNESS), OTHER)
+    return Reply("nan" if math.isnan(seen) else name,
+                 f"dot products are multiplied by {seen:.3g}, {scale:g} was given")
 
 
-_HONOURED_ANSWERS = {"honoured": "yes", "ignored": "no: the default is used", "nan": "NaN comes back", **FAILURES}
+_HONOURED_ANSWERS = {"honoured": "yes", "ignored": "no: the default is used",
+                     "nan": "NaN comes back", **FAILURES}
 _GIVEN_SCALES = {"positive": (0.5, _HONOURED_ANSWERS), "zero": (0.0, _HONOURED_ANSWERS),
                  "negative": (-0.5, {**_HONOURED_ANSWERS, "size_only": "but for its sign"})}
 
@@ -92,11 +102,15 @@ SCALE_QUESTIONS = (
     Question("scale.default", "By what are the dot products multiplied if no scale is given?", {
         "1/sqrt(D)": "one over the root of the head width", "1": "1: they are not scaled",
         "1/D": "one over the head width",
-        "sqrt(D)": "the root of the head width", "1/sqrt(H·D)": "one over the root of the model width",
-        "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same", **FAILURES},
+        "sqrt(D)": "the root of the head width",
+        "1/sqrt(H·D)": "one over the root of the model width",
+        "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same",
+        **FAILURES},
         _ask_default_scale, promised_answer("1/sqrt(D)")),
-    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers, partial(_ask_scale, scale=value),
-               promised_answer("honoured", "scale")) for name, (value, answers) in _GIVEN_SCALES.items()),
+    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers,
+               partial(_ask_scale, scale=value),
+               promised_answer("honoured", "scale"))
+               for name, (value, answers) in _GIVEN_SCALES.items()),
 )
 
 
@@ -123,18 +137,21 @@ def _ask_promotion(asker: Asker) -> Reply:
         raise NotAsked("it is not asked of layers")
     other_dtype = DType.FLOAT64 if asker.dtype is DType.FLOAT32 else DType.FLOAT32
     problem, other = asker.make_even(4, 4), numpy_dtype(other_dtype)
-    answer = asker.ask(problem.but(key=problem.key.astype(other), value=problem.value.astype(other)))
-    return Reply(answer.output.dtype.name, f"queries of {asker.dtype.value}, keys and values of {other.name}")
+    answer = asker.ask(problem.but(key=problem.key.astype(other),
+                                   value=problem.value.astype(other)))
+    return Reply(answer.output.dtype.name,
+                 f"queries of {asker.dtype.value}, keys and values of {other.name}")
 
 
 def _ask_precision(asker: Asker) -> Reply:
-    """The tightest class that explains some two thousand generic entries. A declared class is contradicted where it
-    does not explain them; a subject may well be more exact than it declares.
+    """The tightest class that explains some two thousand generic entries. A declared class is
+    contradicted where it does not explain them; a subject may well be more exact than it declares.
     """
     problem, declaration = normal_problem(asker, *LONG_LENGTHS), asker.subject.declaration
     declared = declared_precision(declaration.precision.get(asker.dtype), asker.dtype)
     output = asker.ask_output(problem)
-    fit = partial(fit_class, problem, output, conventions={}, scale_width=asker.subject.scale_width(problem),
+    fit = partial(fit_class, problem, output, conventions={},
+                  scale_width=asker.subject.scale_width(problem),
                   false_alarm=GRADE_ALARM)
     fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
@@ -145,7 +162,9 @@ def _ask_precision(asker: Asker) -> Reply:
 
 
 def _ask_huge_logits(asker: Asker, share: float) -> Reply:
-    """Dot products so large that all weight lies on the last key: 2^12, or a share of the largest number."""
+    """Dot products so large that all weight lies on the last key: 2^12, or a share of the largest
+    number.
+    """
     problem = asker.make_even(4, 4)
     largest = DTYPES[asker.dtype].largest
     size = 2.0 ** np.floor(np.log2(share * largest) / 2) if share else 2.0**6
@@ -162,15 +181,19 @@ _PRODUCT_FACTOR = 1 + 2.0**-9 + 2.0**-12
 
 
 def _ask_device_products(asker: Asker) -> Reply:
-    """All weights are a quarter, and all values alike: what comes back is what a product reads of a value."""
+    """All weights are a quarter, and all values alike: what comes back is what a product reads of
+    a value.
+    """
     device = asker.subject.callee.place.get("device", "cpu")
     if asker.dtype is not DType.FLOAT32 or kind_of(device) == "cpu":
-        raise NotAsked(f"TF32 is how GPUs may multiply float32; this is {asker.dtype.value} on {device}")
+        raise NotAsked(f"TF32 is how GPUs may multiply float32; this is {asker.dtype.value} on "
+                       f"{device}")
     problem = asker.make_even(4, 4)
     problem.value[...] = _PRODUCT_FACTOR
     seen = asker.ask_output(problem)[0, 0]
     read = {"float32": _PRODUCT_FACTOR, "tf32": 1 + 2.0**-9, "bfloat16": 1.0}
-    name = next((name for name, value in read.items() if np.abs(seen - value).max() < 2.0**-14), OTHER)
+    name = next((name for name, value in read.items() if np.abs(seen - value).max() < 2.0**-14),
+                OTHER)
     return Reply(name, f"{_PRODUCT_FACTOR:.7g} comes back as {seen[0, 0]:.7g}")
 
 
@@ -183,16 +206,20 @@ def _claimed_dtype(declaration: Declaration) -> str:
 
 
 NUMBER_QUESTIONS = (
-    Question("dtype.output", "Which dtype does the output have?", {}, _ask_output_dtype, _claimed_dtype,
+    Question("dtype.output", "Which dtype does the output have?", {}, _ask_output_dtype,
+             _claimed_dtype,
              When.EVERY_DTYPE),
-    Question("dtype.promotion", "Which dtype does the output have if keys and values have another than the queries?",
+    Question("dtype.promotion",
+             "Which dtype does the output have if keys and values have another than the queries?",
              {}, _ask_promotion, when=When.EVERY_DTYPE),
-    Question("precision", "Which is the finest precision class that explains the rounding errors?", {}, _ask_precision,
+    Question("precision", "Which is the finest precision class that explains the rounding errors?",
+             {}, _ask_precision,
              when=When.EVERY_DTYPE),
     Question("huge_logits.exponential",
              "What is the output if the exponential of the logits overflows?", _HUGE_LOGIT_ANSWERS,
              partial(_ask_huge_logits, share=0.0), when=When.EVERY_DTYPE),
-    Question("huge_logits.largest", "What is the output if dot products are a quarter of the dtype's largest number?",
+    Question("huge_logits.largest",
+             "What is the output if dot products are a quarter of the dtype's largest number?",
              _HUGE_LOGIT_ANSWERS, partial(_ask_huge_logits, share=0.25), when=When.EVERY_DTYPE),
 )
 DEVICE_QUESTIONS = (
@@ -218,7 +245,7 @@ def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> 
     outputs = [asker.ask(part).output for part in _cut_parts(problem, along)]
     apart = np.concatenate(outputs, axis=0 if along == "batch" else 2)
     many = int((_entry_bits(together) != _entry_bits(apart)).sum())
-    return Reply("differs" if many else "same", f"{many} of {together.size} entries" if many else "")
+    return Reply("differs", f"{many} of {together.size} entries") if many else Reply("same")
 
 
 def _batch_problem(asker: Asker) -> Problem:
@@ -234,7 +261,8 @@ def _cut_parts(problem: Problem, along: str) -> Iterator[Problem]:
         yield from (problem.but(**{name: array[at:at + 1] for name, array in arrays.items()})
                     for at in range(_BATCH_SIZE))
     else:
-        yield from (problem.but(query=problem.query[:, :, at:at + 1]) for at in range(problem.sizes.T))
+        yield from (problem.but(query=problem.query[:, :, at:at + 1])
+                    for at in range(problem.sizes.T))
 
 
 def _entry_bits(array: Array) -> Array:
@@ -244,11 +272,15 @@ def _entry_bits(array: Array) -> Array:
 
 BIT_QUESTIONS = (
     Question("bits.batch",
-             "Do the bits of a batch entry's output depend on the other entries of the batch?", _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="batch"), promised_answer("same", "batch_invariant")),
+             "Do the bits of a batch entry's output depend on the other entries of the batch?",
+             _SAME_BITS_ANSWERS,
+             partial(_compare_with_parts, along="batch"),
+             promised_answer("same", "batch_invariant")),
     Question("bits.queries",
-             "Do the bits of a query's output depend on the other queries of the call?", _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="queries"), promised_answer("same", "batch_invariant")),
+             "Do the bits of a query's output depend on the other queries of the call?",
+             _SAME_BITS_ANSWERS,
+             partial(_compare_with_parts, along="queries"),
+             promised_answer("same", "batch_invariant")),
 )
 
 
@@ -265,7 +297,9 @@ def _ask_weights_form(asker: Asker) -> tuple[str, SubjectAnswer]:
 
 
 def _weights_problem(asker: Asker) -> Problem:
-    """Each head weighs the keys in its own way; values are the identity, so the output is the weights in effect."""
+    """Each head weighs the keys in its own way; values are the identity, so the output is the
+    weights in effect.
+    """
     problem = asker.make_sloped(4, 4)
     problem.key[:, -1, :, 0] *= -1
     return problem.but(return_weights=True)
@@ -278,7 +312,8 @@ def _ask_weight_heads(asker: Asker) -> Reply:
 
 def _ask_weight_sums(asker: Asker) -> Reply:
     sums = _returned_weights(_ask_weights_form(asker)[1]).sum(axis=-1)
-    return Reply("yes" if is_close(sums, np.ones(1)) else "no", f"from {sums.min():.3g} to {sums.max():.3g}")
+    return Reply("yes" if is_close(sums, np.ones(1)) else "no",
+                 f"from {sums.min():.3g} to {sums.max():.3g}")
 
 
 def _ask_weight_effect(asker: Asker) -> Reply:
@@ -289,7 +324,9 @@ def _ask_weight_effect(asker: Asker) -> Reply:
         return Reply("in_effect", show_numbers(weights))
     sums = is_close(weights.sum(axis=-1), np.ones(1)), is_close(effective.sum(axis=-1), np.ones(1))
     name = "before_dropout" if sums == (True, False) else OTHER
-    return Reply(name, f"{show_numbers(weights)} was returned, {show_numbers(effective)} was applied to the values")
+    return Reply(name,
+                 f"{show_numbers(weights)} was returned, {show_numbers(effective)} was applied to "
+                 "the values")
 
 
 def _returned_weights(answer: SubjectAnswer) -> Array:
@@ -306,9 +343,11 @@ WEIGHT_QUESTIONS = (
     Question("weights.heads", "Which shape do the returned weights have?", {
         PER_HEAD: "(B,H,T,S)", AVERAGED: "(B,T,S), the mean over the heads", **FAILURES},
         _ask_weight_heads, _claimed_weights),
-    Question("weights.sum", "Do the returned weights of a row sum to 1?", {"yes": "yes", "no": "no", **FAILURES},
+    Question("weights.sum", "Do the returned weights of a row sum to 1?",
+             {"yes": "yes", "no": "no", **FAILURES},
              _ask_weight_sums, promised_answer("yes", "weights")),
-    Question("weights.effect", "Are the returned weights the ones that the values are multiplied by?", {
+    Question("weights.effect",
+             "Are the returned weights the ones that the values are multiplied by?", {
         "in_effect": "yes, after dropout if there is any",
         "before_dropout": "no: dropout was applied to them afterwards",
         **FAILURES}, _ask_weight_effect, promised_answer("in_effect", "weights")),
@@ -321,31 +360,37 @@ _ALL_ROWS = np.ones(4, bool)
 
 def _ask_gradient_flow(asker: Asker) -> Reply:
     found = asker.ask_gradients(normal_problem(asker, 4, 4), _ALL_ROWS)
-    return Reply(YES if found else NO, "; ".join(f"up to {np.abs(each).max():.3g}" for each in found or ()))
+    return Reply(YES if found else NO,
+                 "; ".join(f"up to {np.abs(each).max():.3g}" for each in found or ()))
 
 
 def _ask_hidden_key_gradient(asker: Asker, form: str) -> Reply:
-    """The rows that do not see the last key. A layer that attends to its own input has but one gradient; what the last
-    row, as a query, contributes to it is left out with that row.
+    """The rows that do not see the last key. A layer that attends to its own input has but one
+    gradient; what the last row, as a query, contributes to it is left out with that row.
     """
     problem = hide_last_key(asker, normal_problem(asker, 4, 4), form)
     found = _ask_row_gradients(asker, problem, np.arange(4) < 3)
     of_key = found if asker.subject.declaration.limits.self_attention_only else found[1:]
     largest = max(float(np.abs(each[..., -1, :]).max()) for each in of_key)
-    return Reply("nan" if np.isnan(largest) else "nonzero" if largest else "zero", f"up to {largest:.3g}")
+    name = "nonzero" if largest else "zero"
+    return Reply("nan" if np.isnan(largest) else name, f"up to {largest:.3g}")
 
 
 def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
     """The gradients of the rows that see something, where another sees nothing."""
     if form == "mask" and not asker.has_rows:
         raise NotAsked("its queries share one mask")
-    found = _ask_row_gradients(asker, hide_row(asker, normal_problem(asker, 4, 4), form), np.arange(4) != HIDDEN_ROW)
-    names = [name for name, each in zip(("query", "key", "value"), found, strict=True) if not np.isfinite(each).all()]
-    return Reply("nan" if names else "finite", f"not finite: {', '.join(names)}" if names else "")
+    found = _ask_row_gradients(asker, hide_row(asker, normal_problem(asker, 4, 4), form),
+                               np.arange(4) != HIDDEN_ROW)
+    names = [name for name, each in zip(("query", "key", "value"), found, strict=True)
+             if not np.isfinite(each).all()]
+    return Reply("nan", f"not finite: {', '.join(names)}") if names else Reply("finite")
 
 
 def _ask_row_gradients(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:
-    """The gradients of the rows that are True in `rows` (T,), as (B,H,T,D). Raises NotAsked where there are none."""
+    """The gradients of the rows that are True in `rows` (T,), as (B,H,T,D). Raises NotAsked where
+    there are none.
+    """
     found = asker.ask_gradients(problem, rows)
     if found is None:
         raise NotAsked("it computes without gradients")
@@ -358,13 +403,16 @@ GRADIENT_QUESTIONS = (
     Question("gradient.flow", "Does the output have a gradient?",
              {YES: "yes", NO: "no", **FAILURES}, _ask_gradient_flow),
     *(Question(f"gradient.hidden_key.{form}",
-               f"What is the gradient with respect to a key and value that {text} masks for the queries in question?",
+               f"What is the gradient with respect to a key and value that {text} masks for the "
+               "queries in question?",
                {"zero": "zero", "nan": "NaN", "nonzero": "it is not zero", **FAILURES},
                partial(_ask_hidden_key_gradient, form=form))
       for form, text in _FORMS.items()),
     *(Question(f"gradient.hidden_row.{form}",
-               f"If {_FORMS[form]} masks all keys of one query, are the gradients of the other rows finite?",
-               {"finite": "yes", "nan": "no", **FAILURES}, partial(_ask_hidden_row_gradient, form=form))
+               f"If {_FORMS[form]} masks all keys of one query, are the gradients of the other "
+               "rows finite?",
+               {"finite": "yes", "nan": "no", **FAILURES},
+               partial(_ask_hidden_row_gradient, form=form))
       for form in ("mask", "bias")),
 )
 
@@ -375,7 +423,8 @@ def _ask_names(asker: Asker, trait: str) -> Reply:
     """One key alone may be handed through; a call with mask or bias has more inputs to change."""
     plain = normal_problem(asker, 4, 4)
     answers = [asker.ask(plain)]
-    further = (normal_problem(asker, 1, 1), plain.but(mask=asker.as_mask(asker.fit_rows(np.tri(4, dtype=bool)), plain)),
+    further = (normal_problem(asker, 1, 1),
+               plain.but(mask=asker.as_mask(asker.fit_rows(np.tri(4, dtype=bool)), plain)),
                plain.but(bias=asker.as_bias(np.eye(4), plain)))
     for problem in further:
         with contextlib.suppress(NotAsked, Failed):
@@ -385,7 +434,9 @@ def _ask_names(asker: Asker, trait: str) -> Reply:
 
 
 def _ask_again(asker: Asker, *, between: bool) -> Reply:
-    """The same call twice; in between others of the same shape with other contents, and of another shape."""
+    """The same call twice; in between others of the same shape with other contents, and of another
+    shape.
+    """
     problem = normal_problem(asker, 4, 4)
     first = asker.ask_output(problem)
     for other in _other_problems(asker, problem) if between else ():
@@ -414,7 +465,9 @@ _SAME_OUTPUT_ANSWERS = {"same": "yes, bit for bit", "differs": "no", **FAILURES}
 _INPUT_NAMES_ANSWERS = {NONE: "none", **FAILURES}
 
 def is_steady(asker: Asker) -> bool:
-    """Whether the same call gives the same twice. If not, answers are chance, and none can contradict a claim."""
+    """Whether the same call gives the same twice. If not, answers are chance, and none can
+    contradict a claim.
+    """
     try:
         return _ask_again(asker, between=False).answer == "same"
     except (NotAsked, Failed):
@@ -422,18 +475,24 @@ def is_steady(asker: Asker) -> bool:
 
 
 DETERMINISM_QUESTION = Question("determinism.twice",
-                                "Does the same call give the same output the second time?", _SAME_OUTPUT_ANSWERS,
-                                partial(_ask_again, between=False), promised_answer("same", "purity"))
+                                "Does the same call give the same output the second time?",
+                                _SAME_OUTPUT_ANSWERS,
+                                partial(_ask_again, between=False),
+                                promised_answer("same", "purity"))
 """Asked first: it tells what the other answers are worth."""
 PURITY_QUESTIONS = (
-    Question("mutated", "Which inputs does a call change?", _INPUT_NAMES_ANSWERS, partial(_ask_names, trait="mutated"),
+    Question("mutated", "Which inputs does a call change?", _INPUT_NAMES_ANSWERS,
+             partial(_ask_names, trait="mutated"),
              promised_answer(NONE, "purity")),
     Question("aliased", "With which inputs does an output share memory?", _INPUT_NAMES_ANSWERS,
              partial(_ask_names, trait="aliases"),
              promised_answer(NONE, "purity")),
-    Question("determinism.after_another", "Does the same call give the same output after calls with other inputs?",
-             _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=True), promised_answer("same", "purity")),
-    Question("determinism.kept", "Does a later call change the array that an earlier call returned?",
+    Question("determinism.after_another",
+             "Does the same call give the same output after calls with other inputs?",
+             _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=True),
+             promised_answer("same", "purity")),
+    Question("determinism.kept",
+             "Does a later call change the array that an earlier call returned?",
              {"kept": "no", "overwritten": "yes, it is overwritten", **FAILURES},
              _ask_answer_stays, promised_answer("kept", "purity")),
 )

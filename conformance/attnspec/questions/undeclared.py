@@ -1,14 +1,16 @@
-"""What a subject does where its declaration is silent: which conventions it follows, and what it takes before overflow.
+"""What a subject does where its declaration is silent: which conventions it follows, and what it
+takes before overflow.
 
-A storage in float16 may be declared, and then an overflow contradicts nothing. So the largest logit, the largest value
-and the most keys in a half dtype are read off instead: by bisection over powers of two, on problems whose answer is
-known without any rounding.
+A storage in float16 may be declared, and then an overflow contradicts nothing. So the largest
+logit, the largest value and the most keys in a half dtype are read off instead: by bisection over
+powers of two, on problems whose answer is known without any rounding.
 
-A subject is held to the conventions that it follows. Where none of a convention's answers fits, it is `undefined`, and
-clauses ask less of the subject. So that a wrong subject is not excused, the problems are easy: all keys weigh the same,
-and one head is looked at. A subject that gives an answer there is held to it on all problems. A function of a user's
-own that fails there, and does not say that it refuses the call, is held to what is recommended: an exception by
-accident is no convention, and the clauses meet it.
+A subject is held to the conventions that it follows. Where none of a convention's answers fits, it
+is `undefined`, and clauses ask less of the subject. So that a wrong subject is not excused, the
+problems are easy: all keys weigh the same, and one head is looked at. A subject that gives an
+answer there is held to it on all problems. A function of a user's own that fails there, and does
+not say that it refuses the call, is held to what is recommended: an exception by accident is no
+convention, and the clauses meet it.
 """
 
 from __future__ import annotations
@@ -58,16 +60,18 @@ class _FirstHead(Asker):
 
 
 def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
-    """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H is accepted.
+    """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H
+    is accepted.
 
-    Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid the problem.
-    Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`, `hidden_row.key_lengths`; `hidden_row` is
-    the first of them.
+    Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid
+    the problem. Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`,
+    `hidden_row.key_lengths`; `hidden_row` is the first of them.
     """
     if subject.declaration.kind is Kind.ROTARY:
         is_said = "interleaved" in subject.declaration.keywords
         return {} if is_said else _ask_convention(ROTARY_PAIRS,
-                                                  partial(_aspect_questions()[ROTARY_PAIRS], Asker(subject, dtype)))
+                                                  partial(_aspect_questions()[ROTARY_PAIRS],
+                                                          Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_ask_hidden_rows, _ask_causal_alignment, _ask_masks_together, _ask_aspects):
@@ -79,7 +83,9 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 
 def _ask_aspects(asker: Asker) -> Mapping[str, str]:
-    """The conventions of single aspects, such as what lies beyond a length, or what a full cache does."""
+    """The conventions of single aspects, such as what lies beyond a length, or what a full cache
+    does.
+    """
     asked = _aspect_questions()
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
@@ -92,7 +98,9 @@ def _aspect_questions() -> Mapping[str, Callable[[Asker], Reply]]:
 
 
 def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
-    """The answer of the convention, `undefined` if the reply is none of them; nothing where it cannot be asked."""
+    """The answer of the convention, `undefined` if the reply is none of them; nothing where it
+    cannot be asked.
+    """
     reply = reply_to(ask)
     return {} if reply is None else {name: _convention_answer(name.partition(".")[0], reply)}
 
@@ -104,29 +112,39 @@ def _convention_answer(convention: str, reply: Reply) -> str:
 
 
 def _ask_hidden_rows(asker: Asker) -> Mapping[str, str]:
-    """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
+    """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys
+    differ.
+    """
     problem, found = asker.make_even_near(4, 4), dict[str, str]()
     for form in ("mask", "bias", "key_lengths"):
-        found |= _ask_convention(f"hidden_row.{form}", partial(ask_hidden_row, asker, form, problem))
+        found |= _ask_convention(f"hidden_row.{form}",
+                                 partial(ask_hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}
 
 
 def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
-    """Asked with more keys than queries and with fewer; the two answers must be the same one. A keyword that is taken
-    with one query only is asked about with one. Where there is no causal flag, the first other keyword that counts from
-    a query's own place serves for it.
+    """Asked with more keys than queries and with fewer; the two answers must be the same one. A
+    keyword that is taken with one query only is asked about with one. Where there is no causal
+    flag, the first other keyword that counts from a query's own place serves for it.
     """
     taken = asker.subject.declaration.keywords
     keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
-    ask = partial(ask_alignment, keyword=keyword) if keyword in PLACED else _aspect_alignments()[keyword]
+    ask: Callable[[Asker, int, int], Reply]
+    if keyword in PLACED:
+        ask = partial(ask_alignment, keyword=keyword)
+    else:
+        ask = _aspect_alignments()[keyword]
 
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
         """The answers at these numbers of queries and keys, where it can be asked."""
         return {answer for T, S in lengths
-                for answer in _ask_convention("causal_alignment", partial(ask, asker, T, S)).values()}
+                for answer in _ask_convention("causal_alignment",
+                                              partial(ask, asker, T, S)).values()}
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
-    return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
+    if not answers:
+        return {}
+    return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED}
 
 
 def _aspect_alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
@@ -136,8 +154,11 @@ def _aspect_alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
 
 
 def _ask_masks_together(asker: Asker) -> Mapping[str, str]:
-    """Asked at other lengths than the rest: a subject that keeps its answers by their shape has none of this one."""
-    return _ask_convention("mask_with_causal", partial(ask_mask_with_causal, asker, _JOINT_PATTERN))
+    """Asked at other lengths than the rest: a subject that keeps its answers by their shape has
+    none of this one.
+    """
+    return _ask_convention("mask_with_causal",
+                           partial(ask_mask_with_causal, asker, _JOINT_PATTERN))
 
 
 def _ask_groups(asker: Asker) -> Mapping[str, str]:
@@ -148,7 +169,8 @@ def _ask_groups(asker: Asker) -> Mapping[str, str]:
         return {} if limits.single_head else {"grouped": NO}
     if reply.answer in {RAISES, UNUSABLE}:
         return {"grouped": NO,
-                **({"grouped_heads": _convention_answer("grouped_heads", reply)} if reply.is_failure else {})}
+                **({"grouped_heads": _convention_answer("grouped_heads", reply)}
+                   if reply.is_failure else {})}
     return {"grouped": YES, "grouped_heads": _convention_answer("grouped_heads", reply)}
 
 
@@ -164,7 +186,9 @@ _LARGEST_WRITTEN_OUT = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """What was searched for: `noun`, in the plural; the most that stands, 0 if nothing does; and the most tried."""
+    """What was searched for: `noun`, in the plural; the most that stands, 0 if nothing does; and
+    the most tried.
+    """
 
     noun: str
     most_stood: float
@@ -179,7 +203,9 @@ class Most:
 
 
 class _Exactly(Asker):
-    """Heads of width 16 where that can be: the root in the scale is 4, and logits are the powers of two asked for."""
+    """Heads of width 16 where that can be: the root in the scale is 4, and logits are the powers
+    of two asked for.
+    """
 
     @property
     def width(self) -> int:
@@ -193,7 +219,9 @@ class _Exactly(Asker):
         return DTYPES[self.dtype].largest
 
     def powers(self, most: float) -> list[float]:
-        """The powers of two from 1 to `most`, and the largest number of the dtype if it is no more."""
+        """The powers of two from 1 to `most`, and the largest number of the dtype if it is no
+        more.
+        """
         numbers = {2.0**power for power in range(int(math.log2(most)) + 1)}
         return sorted(numbers | {each for each in (self.largest_number,) if each <= most})
 
@@ -203,24 +231,30 @@ class _Exactly(Asker):
 
 
 def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
-    """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is left out."""
+    """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is
+    left out.
+    """
     if not DTYPES[dtype].is_half:
         return ()
     asker = _Exactly(subject, dtype)
     searches = (("logits", _logit_sizes(asker), _stands_logit),
                 ("values", asker.powers(asker.largest_number), _stands_value),
-                ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)], _stands_keys))
+                ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)],
+                 _stands_keys))
     found = []
     for noun, sizes, stands in searches:
         try:
-            found.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)), sizes[-1]))
+            found.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)),
+                              sizes[-1]))
         except NotAsked:
             continue
     return tuple(found)
 
 
 def find_largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
-    """The largest of some growing sizes that stands; 0 if the least does not. What lies below one that stands does."""
+    """The largest of some growing sizes that stands; 0 if the least does not. What lies below one
+    that stands does.
+    """
     if stands(sizes[-1]):
         return sizes[-1]
     low, high = -1, len(sizes) - 1
@@ -237,7 +271,8 @@ def describe_most(found: Sequence[Most]) -> str:
 
 def describe_tried(found: Sequence[Most]) -> str:
     """What was the most of each that was tried: who stands it may stand more."""
-    return "tried up to " + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in found)
+    return ("tried up to "
+            + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in found))
 
 
 def format_size(size: float) -> str:
@@ -278,7 +313,8 @@ def _stands_logit(asker: _Exactly, logit: float) -> bool:
 def _stands_value(asker: _Exactly, value: float) -> bool:
     """All keys weigh the same, and all values are this one."""
     problem = asker.make_even_near(RANGE_KEYS, RANGE_KEYS)
-    return _is_near(asker.ask_last_row(problem.but(value=np.full_like(problem.value, value))) / value, np.ones(1))
+    return _is_near(asker.ask_last_row(problem.but(value=np.full_like(problem.value, value)))
+                    / value, np.ones(1))
 
 
 def _stands_keys(asker: _Exactly, keys: float) -> bool:
@@ -298,7 +334,9 @@ def _needs_square(limits: Limits) -> bool:
 
 
 def _is_near(seen: Array, wanted: Array) -> bool:
-    """Whether two arrays of any shape that broadcasts are equal as far as rounding in a half dtype lets one tell."""
+    """Whether two arrays of any shape that broadcasts are equal as far as rounding in a half dtype
+    lets one tell.
+    """
     return bool((np.abs(seen - wanted) <= CLOSENESS).all())
 
 
@@ -311,6 +349,8 @@ def _ask_range(asker: Asker) -> Reply:
 
 
 RANGE_QUESTIONS = (
-    Question("range", "How large may logits and values be in a half dtype, and how many keys may a row have, before it "
+    Question("range",
+             "How large may logits and values be in a half dtype, and how many keys may a row "
+             "have, before it "
              "overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
 )

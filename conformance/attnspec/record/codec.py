@@ -116,7 +116,8 @@ def _decoder_of(kind: Hint) -> Way:
         return _decode_anything
     if is_union(kind):
         return _decode_union
-    origin = typing.get_origin(kind) or kind
+    origin: object = typing.get_origin(kind)
+    origin = kind if origin is None else origin
     if origin in _BY_ORIGIN:
         return _BY_ORIGIN[origin]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):

@@ -299,7 +299,7 @@ def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class KnownFinding:
-    """What a library's folder says of a failure: see `subjects/registry.py`. `script`: its text, in this `language`.
+    """What a library's folder says of a failure: see `subjects/findings.py`. `script`: its text, in this `language`.
 
     seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
     """

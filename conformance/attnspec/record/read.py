@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from attnspec.core import texts
 from attnspec.core.coverage import read_pairs
-from attnspec.core.errors import FileLocation, RecordError, quoted
+from attnspec.core.errors import FileLocation, RecordError, quote_value
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
 from attnspec.record.events import (
@@ -272,7 +272,7 @@ def _check_pairs(written: str, where: FileLocation) -> None:
     try:
         read_pairs(written)
     except ValueError:
-        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: "
+        raise BrokenLineError(f"{quote_value(written)} stands for no pairs of sizes and keywords: "
                               "it is not base85 text.",
                               where=where) from None
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Protocol
 
 from attnspec.core.effort import OWN_SIZES, RESHAPING
-from attnspec.core.errors import CANNOT_RUN, VIOLATED, AttnspecError, UsageError, quoted
+from attnspec.core.errors import CANNOT_RUN, VIOLATED, AttnspecError, UsageError, quote_value
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument, typed_here
@@ -136,7 +136,7 @@ def read_replay(line: str) -> tuple[Item, str]:
             "a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
     target, clause, dtype, recipe = words
     if any(sign in clause for sign in "*?["):
-        raise UsageError(f"{quoted(clause)} names no single clause, and a case is that of one. Take the line as a "
+        raise UsageError(f"{quote_value(clause)} names no single clause, and a case is that of one. Take the line as a "
                          "report prints it.")
     if dtype not in {each.value for each in DType}:
         raise UsageError.unknown("dtype", dtype, [each.value for each in DType])
@@ -298,7 +298,7 @@ class TrialJobs:
         Such an item takes as long as half of the other clauses: asked late, it leaves other
         workers idle.
         """
-        asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made}
+        asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made_forms}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
         return tuple(item for (target, _), group in groups
                      for item in self._order_items(target, tuple(group), asking))

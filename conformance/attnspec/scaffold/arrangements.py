@@ -89,7 +89,7 @@ ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1
                                              ("(B,H·D)", "{0}.reshape(B, -1)"))
 """Of one that takes one query a sequence."""
 
-_ONE_QUERY_ARRANGEMENTS = tuple(
+ONE_QUERY_ARRANGEMENTS = tuple(
     Arrangement(f"{query}, key and value {shape}", "{0}", (into, *arrays))
     for query, into in (("(B,H,D)", "{q}[:, :, 0]"), ("(B,H·D)", "{q}.reshape(B, -1)"))
     for shape, arrays in (("(B,S,H,D)", ("{k}.swapaxes(1, 2)", "{v}.swapaxes(1, 2)")), ("(B,H,S,D)", ("{k}", "{v}"))))
@@ -172,11 +172,6 @@ LSE_LAYOUTS: tuple[OutputLayout, ...] = (
 """Ways to read log-sum-exps."""
 
 
-def list_one_query_arrangements(arrays: int) -> tuple[Arrangement, ...]:
-    """What is worth a try for a function of so many arrays whose query has no axis of queries."""
-    return _ONE_QUERY_ARRANGEMENTS if arrays == 3 else ()
-
-
 def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:
     """What is worth a try for a callee that takes so many arrays, the usual first."""
     if in_list:
@@ -184,4 +179,5 @@ def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tupl
     if kind is Kind.LAYER:
         return tuple(Arrangement(each.shape, each.template, each.arguments[:arrays], each.mapped_axes)
                      for each in _LAYER_ARRANGEMENTS)
-    return {3: _SEPARATE_ARRANGEMENTS, 2: _PAIR_ARRANGEMENTS, 1: _FUSED_ARRANGEMENTS}.get(arrays, ())
+    return {3: _SEPARATE_ARRANGEMENTS, 2: _PAIR_ARRANGEMENTS,
+            1: _FUSED_ARRANGEMENTS}.get(arrays, ())

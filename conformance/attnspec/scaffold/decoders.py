@@ -1,4 +1,6 @@
-"""A callee that hands its cache back is called step after step: which parameter takes it, and where it is returned."""
+"""A callee that hands its cache back is called step after step: which parameter takes it, where it is returned, and
+what an empty one is: nothing, or a dict of arrays with a fixed room and of the next place in them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
+from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import Binding, CallForm, KeptCache
-from attnspec.scaffold.lookup import TheirParameter, find_parameters, normalise_name
+from attnspec.scaffold.lookup import TheirParameter, find_parameters, find_role, normalise_name
+from attnspec.scaffold.parameters.trees import find_parts
 from attnspec.scaffold.probe_problems import CROSS_SIZES, OTHER_SCALES, plain_problem, sample_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
@@ -36,7 +40,7 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     bare, found, nearest = replace(form, limits=limits), None, list[Attempt]()
     for ways in (_list_decoders, _list_filled_in_place):
-        trier.nearest = None
+        trier.forget_nearest()
         found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
         nearest += [trier.nearest] if trier.nearest else []
     if found is None:
@@ -50,13 +54,13 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
 def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     """A decoder that is right behind one call; with a warning where it is wrong behind several."""
     posed = pose_step(form).but(**{STATE: "token_by_token"})
-    trier.nearest = None
-    if trier.is_right(form, posed, _find_scale(form, posed, trier)) or trier.nearest is None:
+    wrong = trier.find_wrong(form, posed, _find_scale(form, posed, trier))
+    if wrong is None:
         return form
     warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
-               f"{trier.nearest.objection}. What later calls store in the cache is lost, or stands in another place: "
+               f"{wrong.objection}. What later calls store in the cache is lost, or stands in another place: "
                "attnspec check says what is wrong.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _limit_room(form: CallForm, trier: Trier) -> CallForm:
@@ -68,7 +72,8 @@ def _limit_room(form: CallForm, trier: Trier) -> CallForm:
     return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
-def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Sequence[Attempt],
+def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
+                           nearest: Sequence[Attempt],
                            trier: Trier) -> CallForm:
     """The nearest of the wrong decoders that gives other numbers and whose cache counts; else what the nearest says."""
     wrong = [each for each in nearest if each.progress is Progress.OTHER_NUMBERS]
@@ -79,7 +84,8 @@ def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...], n
     return form
 
 
-def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt, trier: Trier) -> CallForm:
+def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt,
+                     trier: Trier) -> CallForm:
     """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
     is. So is one of which no name says that it is a decoder.
     """
@@ -171,7 +177,8 @@ def _list_asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[
             yield replace(asked, reading=replace(form.reading, path="[0]"))
 
 
-def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
+def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
+                          trier: Trier) -> Iterator[CallForm]:
     """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
     form = replace(form, is_compiled=False)
     for parameter in find_parameters(STATE, called):
@@ -179,7 +186,8 @@ def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], tr
         given = {name: text for name, text in form.arguments.items() if name != parameter.name or form.positional_order}
         handed = replace(form, bindings=passed, arguments=given,
                          construction={**form.construction, **_name_layer(form)})
-        yield from (replace(handed, kept_cache=kept) for kept in _list_empty_caches(form, parameter, trier))
+        for kept in _list_empty_caches(form, parameter, trier):
+            yield replace(handed, kept_cache=kept)
     for parameter in _list_place_parameters(called) if form.is_class else ():
         for place in _PLACE_TEXTS:
             passed = (*form.bindings, Binding(STATE, parameter.name, place))
@@ -190,8 +198,8 @@ def _name_layer(form: CallForm) -> Mapping[str, str]:
     """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
     model asks for that.
     """
-    return {name: "0" for name,
-            text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
+    return {name: "0"
+            for name, text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
 
 
 _LAYER_NAME = re.compile(r"^(layer|block)_(idx|id|index|number)$")
@@ -204,15 +212,18 @@ def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirPar
     return tuple(each for each in find_parameters("place", called) if not _LAYER_NAME.search(normalise_name(each.name)))
 
 
-def _list_empty_caches(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
+def _list_empty_caches(form: CallForm, parameter: TheirParameter,
+                       trier: Trier) -> Iterator[KeptCache]:
     """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
     called a cache; the one that it is annotated with first.
     """
     beside = dict(trier.process.examine(form.target).neighbours)
-    named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)
+    named = sorted((name for name in beside if "cache" in name.lower()),
+                   key=lambda name: name != parameter.annotation)
     if not beside and "cache" in parameter.annotation.lower():
         named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
-    yield from (KeptCache(f"{name}()", beside[name]) for name in named)
+    for name in named:
+        yield KeptCache(f"{name}()", beside[name])
     yield KeptCache("{}")
 
 
@@ -229,4 +240,37 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = sample_problem(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
-    return split_past(problem.but(causal=bool(form.limits.get("causal_only"))), past)
+    return split_past(problem.but(causal=form.is_always_causal), past)
+
+
+CACHE_ROOM = 512
+"""Keys that it has room for."""
+
+_PLACE_NAME = re.compile(r"(^|_)(index|idx|pos|position|offset|length|len|end|start|cursor|step)(_|$)")
+_MODULES_BY_LIFT: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
+_CACHE_SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
+
+
+def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple[str, str]]:
+    """The parameter that is a cache without which nothing is called, and Python of an empty one, in every way in
+    which its arrays may lie. callee: with its sources.
+    """
+    wanted = [each.name for each in find_parameters(STATE, callee.parameters) if each.is_required]
+    for name in wanted[:1]:
+        keys = sorted(rest[0] for _, *rest in find_parts(callee.functions, 0, {name: (name,)}) if len(rest) == 1)
+        for shape in _CACHE_SHAPES:
+            entries = [_write_cache_entry(key, shape, lift) for key in keys]
+            if len(entries) > 1 and all(entries):
+                yield name, f"{{{', '.join(filter(None, entries))}}}"
+
+
+def _write_cache_entry(key: str, shape: str, lift: str) -> str | None:
+    """`"k": jnp.zeros((B, 512, Hkv, D), dtype=query.dtype)`, or the next place; None where nobody knows what it is."""
+    name = key.strip('[]"')
+    if not key.startswith('["'):
+        return None
+    if _PLACE_NAME.search(name):
+        return f'"{name}": 0'
+    width = {"key": "D", "value": "Dv"}.get(find_role((name,)))
+    made = shape.format(room=CACHE_ROOM, width=width)
+    return f'"{name}": {_MODULES_BY_LIFT[lift]}.zeros(({made}), dtype=query.dtype)' if width else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.forms import BORDERS
+from attnspec.core.keyword import Saying
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, list_arrangements
+from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.subjects.call import ValuePath as Path
 
 SQUARE_SIDE = "round(T**0.5)"
@@ -133,6 +135,7 @@ class CallForm:
     dtype, sizes: those at which it was found; lengths of our axes that are not the usual ones.  limits: as in the
     manifest.  default_scale: in words, where it is not 1/sqrt(D).  fixed_heads: how many it has, 0 for any number.
     one_kv_head: one head of keys and values serves for all queries.  even_heads: features turn in pairs, so D is even.
+    needs_several_heads: with one head it has other parameters.
     mask_of_squares: it takes a mask where T = S only.  tried_values: what an aspect tries it
     with, in the aspect's own words; empty: what is usual there.
     variants: by name, forms that must answer alike, such as the layer in training.
@@ -167,6 +170,7 @@ class CallForm:
     one_kv_head: bool = False
     stopped_rotations: tuple[str, ...] = ()
     even_heads: bool = False
+    needs_several_heads: bool = False
     mask_of_squares: bool = False
     is_compiled: bool = False
     is_contiguous: bool = False
@@ -214,12 +218,30 @@ class CallForm:
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands, in the order in which they were found."""
         weights = [self.reading.extra_keyword] if self.reading and self.reading.weights_path else []
-        causal = ["causal"] if self.limits.get("causal_only") else []
+        causal = ["causal"] if self.is_always_causal else []
         return tuple(dict.fromkeys((*(each.keyword for each in self.bindings), *causal, *weights)))
 
     def understands(self, keyword: str) -> bool:
         """Whether the keyword is one of ours that it understands; a mask that goes through its bias is one."""
         return keyword in self.keywords or (keyword == "mask" and bool(self.limits.get("bias_is_mask")))
+
+    @property
+    def is_always_causal(self) -> bool:
+        """Whether no query sees a later key, whatever it is told."""
+        return bool(self.limits.get("causal_only"))
+
+    @property
+    def made_always_causal(self) -> CallForm:
+        """The form, taken for one that is always causal."""
+        return replace(self, limits={**self.limits, "causal_only": True}).with_remarks("It is always causal.")
+
+    def with_remarks(self, *said: str) -> CallForm:
+        """The form of which more is said."""
+        return replace(self, remarks=(*self.remarks, *said))
+
+    def with_warning(self, said: str) -> CallForm:
+        """The form of which this has to be known first."""
+        return replace(self, warnings=(said, *self.warnings))
 
     def leave_out(self, parameter: str, why: str, demanded: Sequence[str]) -> CallForm:
         """The form with a warning that a parameter is not judged, and keywords that are demanded for that."""
@@ -270,7 +292,8 @@ class CallForm:
         told |= {each.parameter for each in self.bindings} | {form.padded_parameter for form in forms}
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
-        return {**{name: text for name, text in self.left_defaults.items() if name not in told}, **mode}
+        return {**{name: text for name, text in self.left_defaults.items() if name not in told},
+                **mode}
 
     @property
     def untried_parameters(self) -> Mapping[str, str]:
@@ -278,7 +301,8 @@ class CallForm:
         rotation is tried where a variant turns by another angle.
         """
         unturned = () if QUARTER_TURN in self.variants else self.stopped_rotations
-        return {**self.defaults, **dict.fromkeys(self.zero_tensors, "0"), **dict.fromkeys(unturned, "off")}
+        return {**self.defaults, **dict.fromkeys(self.zero_tensors, "0"),
+                **dict.fromkeys(unturned, "off")}
 
     def parameter_for(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""
@@ -329,3 +353,18 @@ TEMPLATES: Mapping[str, ArrayTemplates] = {
         nan_array="jnp.full({0}, jnp.nan, query.dtype)"),
 }
 """By lift."""
+
+
+Parameters = Mapping[Site, Sequence[TheirParameter]]
+
+
+def bind_keyword(form: CallForm, keyword: str, parameters: Parameters,
+                 sayings: Iterable[Saying]) -> Iterator[CallForm]:
+    """The form with one keyword more, in every way in which it may be handed over."""
+    for saying in sayings:
+        for at, listed in parameters.items():
+            for parameter in find_parameters(keyword, listed):
+                if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
+                    passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, bindings=(*form.bindings, passed),
+                                  limits={**form.limits, **saying.limits})

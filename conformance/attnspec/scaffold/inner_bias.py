@@ -15,16 +15,13 @@ import numpy as np
 
 from attnspec.core.dtype import DTYPES
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallableKind, CallForm, Site
+from attnspec.scaffold.form import CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.probe_problems import OTHER_SCALES, AnyProblem, list_expected, plain_problem, tolerance_of
 from attnspec.scaffold.replaced import PLACE_ADDING_NAME, list_replacements
-from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.imports import find_alias
+from attnspec.scaffold.trial_adapter import Trier, list_layer_arguments
+from attnspec.scaffold.writing.lines import find_alias
 from attnspec.scaffold.writing.source import write_tensors_source
 from attnspec.subjects.call import Call
-from attnspec.subjects.callee import Hosted
-from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _PLACE_COUNT = 5
 """Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
@@ -63,18 +60,16 @@ class PositionBias:
 
 
 def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """The bias by position that a form adds; None where it is not attention with such a bias."""
-    bias = _read_bias(form, trier)
-    return bias if bias is not None and _explains_answer(bias, form, trier) else None
-
-
-def _read_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """What its weights say where queries are 0; None where they are not those of a bias by position."""
+    """The bias by position that a form adds, by its weights where queries are 0; None where it is not attention with
+    such a bias.
+    """
     problem, within = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT), tolerance_of(form.dtype)
     matrix = _read_place_logits(form, _zero_queries(problem), trier)
-    if matrix is None or not _is_by_distance(matrix, within) or not _is_nonzero(matrix, within):
+    if matrix is None or not _is_by_distance(matrix, within):
         return None
-    return PositionBias(matrix, within, _read_slopes(matrix, within))
+    bias = PositionBias(matrix, within, _read_slopes(matrix, within))
+    is_something = np.abs(matrix[np.isfinite(matrix)]).max() > within
+    return bias if is_something and _explains_answer(bias, form, trier) else None
 
 
 def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
@@ -162,11 +157,6 @@ def _is_by_distance(matrix: Array, within: float) -> bool:
     return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
 
 
-def _is_nonzero(matrix: Array, within: float) -> bool:
-    """Whether a bias (H,T,T) is more than nothing."""
-    return bool(np.abs(matrix[np.isfinite(matrix)]).max() > within)
-
-
 def _read_slopes(matrix: Array, within: float) -> tuple[float, ...]:
     """By how much the bias (H,T,T) of each head falls with every place; empty where it does not fall so."""
     places = np.arange(_PLACE_COUNT)
@@ -189,7 +179,8 @@ def _explains_answer(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
                for truth in list_expected(biased, scale))
 
 
-def list_bias_switches(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
+def list_bias_switches(form: CallForm, parameters: Parameters,
+                       trier: Trier) -> Iterator[tuple[CallForm, str]]:
     """The form with what may be its bias switched off, and how: by a flag that is on, a call that is named for it, or a
     tensor of a torch module.
     """
@@ -204,8 +195,9 @@ def list_bias_switches(form: CallForm, parameters: Parameters, trier: Trier) -> 
         yield replace(form, replacements={**form.replacements, **places}), f"{listed} is replaced by what adds nothing"
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
-        yield from ((replace(form, zero_tensors=(name,)), f"{name} is set to 0")
-                    for name in list_tensors(form, trier) if name not in filled)
+        for name in list_tensors(form, trier):
+            if name not in filled:
+                yield replace(form, zero_tensors=(name,)), f"{name} is set to 0"
 
 
 _CALL_ONLY_FAMILIES = (CallableKind.LINEN, CallableKind.HAIKU)
@@ -217,7 +209,8 @@ def list_call_replacements(form: CallForm, trier: Trier,
     """Every set of replacements for calls of a class that are named so, by place, and their names."""
     if not form.is_class:
         return
-    for places in list_replacements(trier.process.examine(form.target).source, find_alias(form), named):
+    for places in list_replacements(trier.process.examine(form.target).source, find_alias(form),
+                                    named):
         if form.family in _CALL_ONLY_FAMILIES and any(place.startswith("type(layer.") for place in places):
             continue
         names = [place.rpartition(", ")[2].strip('"') for place in places]
@@ -227,13 +220,8 @@ def list_call_replacements(form: CallForm, trier: Trier,
 
 def list_tensors(form: CallForm, trier: Trier) -> list[str]:
     """The names of all tensors that the module keeps."""
-    callee = trier.process.load_source(write_tensors_source(form), "tensors", form.lift).callee
-    assert isinstance(callee, Hosted)  # it was loaded there
     problem = plain_problem(form)
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-    layered = {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
-    try:
-        told = callee.call_whole(Call(arrays, layered, problem.dtype, ()))
-    except (SubjectRaised, SubjectDied):
-        return []
-    return ["".join(part.path).strip('[]"') for part in told.parts]
+    call = Call(arrays, list_layer_arguments(problem), problem.dtype, ())
+    told = trier.process.call_text(write_tensors_source(form), "tensors", call, form.lift)
+    return ["".join(part.path).strip('[]"') for part in told.parts] if told else []

@@ -1,5 +1,6 @@
-"""The forms that a function on arrays may have, and a layer: how it is constructed and called, and which of its
-parameters is which matrix.
+"""The forms that a layer may have: how it is constructed and called, and which of its parameters is which matrix.
+
+So for a class, and for a function that is handed its parameters in trees. A second input is its memory: key and value.
 """
 
 from __future__ import annotations
@@ -9,108 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
+
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
-from attnspec.scaffold.allocated import CACHE_ROOM, list_allocated_caches
-from attnspec.scaffold.arrangements import list_arrangements, list_one_query_arrangements
+from attnspec.scaffold.arrangements import list_arrangements
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.decoders import CACHE_ROOM, list_allocated_caches
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import SQUARE_SIDE, TEMPLATES, CallableKind, CallForm, ConfigObject, Site
+from attnspec.scaffold.function_forms import (
+    STARRED_NAMES,
+    find_array_names,
+    give_arguments,
+    list_array_forms,
+    list_given_names,
+    list_lifts,
+)
 from attnspec.scaffold.lookup import TheirParameter, find_parameters
-from attnspec.scaffold.meaning import Choices, find_roles, list_choices, list_combinations
-from attnspec.scaffold.memory import find_memory, find_query
+from attnspec.scaffold.meaning import Choices, find_roles, find_unknown, list_choices, list_combinations
 from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, list_configs
-from attnspec.scaffold.parameters.states import PROJECTIONS, FilledState, list_states
-from attnspec.scaffold.parameters.trees import Leaf, Tree, find_roots, find_tree, list_tree_leaves
-from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.there import CalleeProcess
+from attnspec.scaffold.parameters.states import HEAD_PLACE, PROJECTIONS, FilledState, list_states
+from attnspec.scaffold.parameters.trees import Leaf, find_roots, find_tree, list_tree_leaves
+from attnspec.scaffold.probe_problems import expect_usual, plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
-
-LIST_NAMES = ("inputs", "input")
-ONE_QUERY_REMARK = "It takes one query a sequence only: T = 1."
-
-
-def list_function_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function worth a try, the likeliest first."""
-    lifts = list_lifts(callee, trier.process)
-    for lift in lifts:
-        yield from list_array_forms(CallForm(callee.target, lift=lift), callee.parameters)
-    for lift in lifts if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS else ():
-        yield from _list_one_query_forms(CallForm(callee.target, lift=lift), callee.parameters)
-
-
-def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its query, which has no axis of queries, in every arrangement: for what answers nothing else, since
-    what maps over axes takes one less as well.
-    """
-    names = find_array_names(parameters)
-    rest = tuple(each for each in parameters if each.name not in names)
-    for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
-        alone = replace(give_arguments(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY_REMARK))
-        for arrangement in list_one_query_arrangements(len(names)):
-            yield replace(alone, arrangement=arrangement, array_names=list_given_names(names, parameters))
-
-
-def list_lifts(callee: ExaminedCallable, process: CalleeProcess) -> tuple[str, ...]:
-    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is there."""
-    root = callee.module.partition(".")[0]
-    meant = [lift for lift in LIFTS if lift in (root, *callee.packages)]
-    present = [] if meant else ["", *(lift for lift in LIFTS if process.has_module(lift))]
-    return tuple(dict.fromkeys((*meant, *present, "")))
-
-
-def list_array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its arrays in every arrangement, and its other parameters as their names say."""
-    names = find_array_names(parameters)
-    rest = tuple(each for each in parameters if each.name not in names)
-    in_list = len(names) == 1 and names[0] in LIST_NAMES
-    options = list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)
-    for given in list_combinations(options):
-        known = give_arguments(form, rest, given)
-        for arrangement in list_arrangements(form.kind, len(names), in_list=in_list):
-            yield replace(known, arrangement=arrangement, array_names=list_given_names(names, parameters))
-
-
-def give_arguments(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:
-    """The form whose call is given this, and leaves the rest at its defaults."""
-    left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
-    only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
-    if not only_by_position:
-        return replace(form, arguments=given, left_defaults={**form.left_defaults, **left})
-    everything = {each.name: given.get(each.name) or each.text or "None" for each in rest}
-    return replace(form, arguments=everything, positional_order=tuple(everything))
-
-
-def find_array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
-    query, key, value = (find_parameters(word, parameters) for word in ("query", "key", "value"))
-    packed, pair = find_parameters("packed", parameters), find_parameters("packed_pair", parameters)
-    if query and key and value:
-        return query[0].name, key[0].name, value[0].name
-    if packed:
-        return (packed[0].name,)
-    if query and pair:
-        return query[0].name, pair[0].name
-    if query and query[0].name in LIST_NAMES:
-        return (query[0].name,)
-    return tuple(each.name for each in parameters if each.by_position)[:3]
-
-
-_STARRED_NAMES = ("",)
-"""The name of the one input of what takes it by `*args`."""
-
-
-def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The names by which the arrays are given; none where they come first, in our order, and may be given so, or have
-    none.
-    """
-    if tuple(names) == _STARRED_NAMES:
-        return ()
-    first = parameters[:len(names)]
-    is_usual = tuple(each.name for each in first) == tuple(names) and all(each.by_position for each in first)
-    return () if is_usual else tuple(names)
-
 
 _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
     "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
@@ -124,15 +49,21 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
-    form = CallForm(layer.target, Kind.LAYER, family, lift, method=find_method(layer, family))
+    is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
+    form = CallForm(layer.target, Kind.LAYER, family, lift, method=layer.call_method if is_named else "")
     if trier.gathered_inputs:
-        form = replace(form, gathered_inputs=trier.gathered_inputs.names, gathers_dict=trier.gathered_inputs.is_dict,
+        form = replace(form, gathered_inputs=trier.gathered_inputs.names,
+                       gathers_dict=trier.gathered_inputs.is_dict,
                        remarks=(trier.gathered_inputs.says,))
     for called_so in (each for made in _list_constructions(form, layer, trier)
                       for each in _list_calls(made, layer.call_parameters)):
         known, born = _find_born(called_so, trier)
         if leaves := _list_leaves(family, born):
-            found = _list_filled_states(known, leaves) or _list_filled_states(_use_one_kv_head(known), leaves)
+            found = _list_filled_states(known, leaves)
+            if not found:  # it may have one head of keys and values, as in multi-query attention
+                one = replace(known, one_kv_head=True, sizes={**known.sizes, "Hkv": 1})
+                one = one.with_remarks("It has one head of keys and values for all query heads.")
+                found = _list_filled_states(one, leaves)
             if not found:
                 trier.keep_attempt(Attempt(known, Progress.NO_MATRICES, _describe_leaves(leaves)))
             yield from found
@@ -148,16 +79,10 @@ def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm
     return [each for state in _list_possible_states(form, leaves) for each in _fill_state(form, state)]
 
 
-def _use_one_kv_head(form: CallForm) -> CallForm:
-    """The form for one head of keys and values (multi-query attention), whatever the number of query heads."""
-    return replace(form, one_kv_head=True, sizes={**form.sizes, "Hkv": 1},
-                   remarks=(*form.remarks, "It has one head of keys and values for all query heads."))
-
-
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
     born = trier.call_born(form)
-    if not _is_lazy(born):
+    if born is None or all(part.type_name != "UninitializedParameter" for part in born.parts):
         return form, born
     lazy = replace(form, family=CallableKind.LAZY)
     return lazy, trier.call_born(lazy)
@@ -165,17 +90,13 @@ def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | N
 
 def find_family(layer: ExaminedCallable) -> CallableKind:
     """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
-    found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE), None)
+    found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE),
+                 None)
     if found is None and not layer.call_parameters:
         raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
                           "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
                           "called. Write its adapter by hand: docs/writing-an-adapter.md.")
     return found or CallableKind.PLAIN
-
-
-def find_method(layer: ExaminedCallable, family: CallableKind) -> str:
-    """The method by which an object of no framework is called; empty where the object itself is."""
-    return layer.call_method if family is CallableKind.PLAIN and layer.call_method != "__call__" else ""
 
 
 def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProcess) -> str:
@@ -188,29 +109,32 @@ def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProc
     return backend if backend in LIFTS else ""
 
 
-def _list_constructions(form: CallForm, layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
+def _list_constructions(form: CallForm, layer: ExaminedCallable,
+                        trier: Trier) -> Iterator[CallForm]:
     """How it is constructed: what each parameter means, and the config that it wants."""
     made = layer.constructor_parameters
     means = find_roles(made, Site.CONSTRUCTOR)
     if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
         form = replace(form, limits={**form.limits, "single_head": True})
     config = next((each for each in made if means.get(each.name) == "config"), None)
-    options = list_choices([each for each in made if each is not config], means, form.kind, Site.CONSTRUCTOR, form.lift)
+    options = list_choices([each for each in made if each is not config], means, form.kind,
+                           Site.CONSTRUCTOR, form.lift)
     usual = [(each, False) for each in list_combinations(options)]
     guesses = [(each, True) for each in _guess_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
         left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
                 and means.get(each.name) not in _SEED_ROLES and each.name not in _FRAMEWORK_NAMES.get(form.family, ())}
         sizes = {**form.sizes, "T": _SQUARE_TOKENS} if SQUARE_SIDE in construction.values() else form.sizes
-        known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess, sizes=sizes)
+        known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess,
+                        sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
         if config is None or not config.is_required:
             yield known
         if config is not None:
             given = {config.name: "config", **construction}
-            yield from (_use_config(replace(known, construction=given), each)
-                        for each in list_configs(layer, config.name, form.kind, construction, trier.process))
+            for each in list_configs(layer, config.name, form.kind, construction, trier.process):
+                yield _use_config(replace(known, construction=given), each)
 
 
 def _use_config(form: CallForm, config: ConfigObject) -> CallForm:
@@ -259,7 +183,7 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
 
 def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
-    names = find_array_names(called) or _STARRED_NAMES
+    names = find_array_names(called) or STARRED_NAMES
     if len(names) == 3 and find_parameters("key", called):
         yield from _list_calls_with(form, called, names)
         return
@@ -270,7 +194,8 @@ def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[Ca
     yield from _list_calls_with(form, called, names[:1])
 
 
-def _list_calls_with(form: CallForm, called: Sequence[TheirParameter], names: Sequence[str]) -> Iterator[CallForm]:
+def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
+                     names: Sequence[str]) -> Iterator[CallForm]:
     """How its arrays, of these names, lie, and what else its call is given."""
     rest = tuple(each for each in called if each.name not in names)
     options = list_choices(rest, find_roles(rest, Site.CALL), Kind.LAYER, Site.CALL, form.lift)
@@ -299,36 +224,28 @@ def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm
             for called in _list_calls(form, rest):
                 given = called.array_names or behind[:len(called.arrangement.arguments)]
                 for stored in _allocate_caches(replace(called, array_names=given), known):
-                    yield from _list_tree_states(stored, tree)
+                    for state in _list_possible_states(stored, tree.leaves):
+                        whole = replace(state, expressions={**state.expressions, **tree.other_values})
+                        yield from _fill_state(replace(stored, holders=tree.holders), whole)
 
 
 def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallForm]:
     """The form; handed an empty cache in every way where it wants one."""
     caches = list(list_allocated_caches(callee, form.lift))
     for name, empty in caches:
-        yield replace(form, arguments={**form.arguments, name: empty}, limits={**form.limits, "cache": CACHE_ROOM})
+        yield replace(form, arguments={**form.arguments, name: empty},
+                      limits={**form.limits, "cache": CACHE_ROOM})
     if not caches:
         yield form
-
-
-def _list_tree_states(form: CallForm, tree: Tree) -> Iterator[CallForm]:
-    """The form with its parameters in every state worth a try."""
-    for state in _list_possible_states(form, tree.leaves):
-        whole = replace(state, expressions={**state.expressions, **tree.other_values})
-        yield from _fill_state(replace(form, holders=tree.holders), whole)
 
 
 def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
     """By what its parameter means, the Python of what an initialiser is given."""
     sizes = plain_problem(form).sizes
-    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
+    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D,
+               "inner_width": sizes.H * sizes.D}
     key = "jax.random.key(0)" if form.lift == "jax" else "np.random.default_rng(0)"
     return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
-
-
-def _is_lazy(born: ReturnedTree | None) -> bool:
-    """Whether PyTorch has yet to learn the shapes of these parameters."""
-    return born is not None and any(part.type_name == "UninitializedParameter" for part in born.parts)
 
 
 def _list_leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
@@ -384,3 +301,70 @@ def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
     if norms:
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, removed_parts=norms, remarks=(*form.remarks, said))
+
+
+def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
+    """The form, for two heads and more where the layer has other parameters with one head: many leave out the
+    projection of the output where one head is as wide as the model.
+    """
+    if not form.is_class or not form.state or form.limits.get("single_head") or form.fixed_heads:
+        return form
+    one_head = plain_problem(form, H=1, Hkv=1)
+    if trier.is_right(form, one_head):
+        return form
+    bare = replace(form, state=None, reading=None, zero_tensors=(), filled_tensors={},
+                   judged_part="")
+    family = CallableKind.TORCH if form.family is CallableKind.LAZY else form.family
+    known = {leaf.path for leaf in _list_leaves(family, trier.call_raw(bare, one_head))}
+    names = {path: "".join(path).strip('[]".') for path in form.state if path not in known}
+    missing = [name for name in names.values() if known and HEAD_PLACE not in name]
+    if not missing:
+        return form
+    said = f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes two heads and more."
+    return replace(form, needs_several_heads=True, remarks=(*form.remarks, said))
+
+
+def find_query(parameters: Sequence[TheirParameter]) -> str:
+    """The name of the first input; empty if there is none."""
+    first = (*find_parameters("query", parameters), *(each for each in parameters if each.by_position))
+    return next((each.name for each in first), "")
+
+
+def find_memory(parameters: Sequence[TheirParameter]) -> str:
+    """The parameter that takes a memory: its name says so, or it takes keys where none takes values, or it is the one
+    of which nothing else is known, and has no default. Empty if there is none.
+    """
+    query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
+    others = [each.name for each in unknown if each.name != query]
+    named = [each.name for each in find_parameters("context", parameters) if each.name != query]
+    named += [each.name for each in find_parameters("key", parameters) if not find_parameters("value", parameters)]
+    return next(iter((*named, *others[:len(others) == 1])), "")
+
+
+def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Trier) -> CallForm:
+    """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
+
+    Left out, wrong attention to another input would never be judged.
+    """
+    name = find_memory(parameters)
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and find_query(parameters)):
+        return form
+    handed = _give_memory(form, name, find_query(parameters))
+    problem = plain_problem(handed)
+    answer = trier.answer(handed, problem)
+    if answer is None:
+        said = f"With another input as its {name} it raises: attention to that is not judged."
+        return form.with_remarks(said)
+    gap = expect_usual(handed, problem).gap(answer.output.astype(np.float64))[1]
+    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
+            f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
+    return replace(handed, remarks=(*form.remarks, said))
+
+
+def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
+    """The form that is given the memory beside its query, both by name."""
+    limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
+    given = {name: text for name, text in form.arguments.items() if name != memory}
+    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
+                   array_names=(query, memory),
+                   arguments=given, limits={**limits, "one_memory": True})

@@ -1,50 +1,53 @@
-"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data."""
+"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data. Last
+come weights and log-sum-exps, which come back beside the output.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import sample_array, split_past
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.beside import LSE_KEYWORD, learn_log_sum_exps, learn_weights
 from attnspec.scaffold.decoders import EQUAL_PAST, learn_cache
-from attnspec.scaffold.extended import Parameters, bind_keyword
-from attnspec.scaffold.form import TEMPLATES, Binding, CallableKind, CallForm, Site
+from attnspec.scaffold.form import Binding, CallableKind, CallForm, Parameters, Site, bind_keyword
+from attnspec.scaffold.function_forms import limit_to_named_pages
 from attnspec.scaffold.lookup import SYNONYMS, find_parameters, normalise_name
-from attnspec.scaffold.pages import limit_to_named_pages, may_learn_keyword
-from attnspec.scaffold.probe_problems import (
-    AnyProblem,
-    expect_usual,
-    plain_problem,
-    sample_bias,
-    sample_mask,
-    square_problem,
-    tolerance_of,
-)
-from attnspec.scaffold.row_masks import (
+from attnspec.scaffold.masks import (
     HIDES_BOTH,
     HIDES_QUERIES,
     KEY_MASK_LIMITS,
+    find_first_right,
+    find_nearest_mask,
     hides_keys_and_queries,
+    learn_bias,
+    learn_full_mask,
+    learn_mask_as_bias,
+    learn_partial_mask,
+    learn_square_mask,
     read_as_key_mask,
 )
+from attnspec.scaffold.probe_problems import AnyProblem, expect_usual, plain_problem, square_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, LimitValues, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
-_MASK_SHAPES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
-    "BTS": (("{0}[:, 0]", "(B,T,S)"), ("{0}[:, :1]", "(B,1,T,S)")),
-    "BHS": (("{0}[:, :, 0]", "(B,H,S)"),),
-    "BS": (("{0}[:, 0, 0]", "(B,S)"), ("{0}[:, :1, :1]", "(B,1,1,S)"), ("{0}[:, 0, :1]", "(B,1,S)")),
-    "TS": (("{0}[0, 0]", "(T,S)"),),
-}
-"""By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
+LSE_KEYWORD = "return_lse"
+
+
+def may_learn_keyword(form: CallForm, keyword: str) -> bool:
+    """Whether a form has a place for a keyword that is not known yet."""
+    if form.is_packed:
+        return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
+    return not form.parameter_for(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword
 
 
 def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -61,24 +64,12 @@ def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> Call
     form = limit_to_named_pages(learn_cache(form, tuple(parameters[Site.CALL]), trier), trier)
     for keyword, attempt in nearest.items():
         if keyword == "mask" and attempt and attempt.progress is Progress.RAISED:
-            form = _learn_square_mask(form, parameters, trier)
+            form = learn_square_mask(form, parameters, trier)
         names = _list_unused_parameters(form, keyword, parameters) if keyword else []
         if attempt and attempt.form.bindings and names:
-            form = _hand_on_nearest(form, keyword, parameters, attempt, trier) or _leave_out_keyword(form, keyword,
-                                                                                                     names[0], attempt)
+            form = (_hand_on_nearest(form, keyword, parameters, attempt, trier)
+                    or _leave_out_keyword(form, keyword, names[0], attempt))
     return form
-
-
-def _learn_square_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """With a mask that raises wherever T ≠ S, and is right where T = S, as one that is cut to the queries' number."""
-    if form.understands("mask") or form.attends_to_itself or form.takes_one_query:
-        return form
-    taken = {each.parameter for each in form.bindings}
-    rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
-    said = "It takes a mask where T = S only."
-    squares = replace(form, mask_of_squares=True, remarks=(*form.remarks, said))
-    return _learn_mask(squares, tuple(_MASK_SHAPES), (*_list_truth_meanings(form), _find_added_meaning(form)), rest,
-                       trier) or form
 
 
 def _list_unused_parameters(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
@@ -112,25 +103,21 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
             return hand_on(form, (on_queries,), KEY_MASK_LIMITS, HIDES_QUERIES)
         if hides_keys_and_queries(form, name, trier):
             return form.leave_out(name, HIDES_BOTH, [])
-        attempt = _find_nearest_mask(form, parameters, trier) or attempt
+        attempt = find_nearest_mask(form, parameters, trier) or attempt
     taken = {each.parameter for each in form.bindings}
     more = tuple(each for each in attempt.form.bindings if each not in form.bindings)
     is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
-    if is_flag or attempt.progress is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter
-                                                                                         for each in more}:
+    is_taken = bool(taken & {each.parameter for each in more})
+    if is_flag or attempt.progress is not Progress.OTHER_NUMBERS or not more or is_taken:
         return None
-    return hand_on(form, more, attempt.form.limits, _explain_past(keyword, attempt, trier) or attempt.objection)
+    problem, mistake = plain_problem(attempt.form), ""
+    if keyword == CACHED[0] and isinstance(problem, Problem):
+        mistake = trier.explain(attempt.form, split_past(problem, problem.sizes.S // 2))
+    return hand_on(form, more, attempt.form.limits, mistake or attempt.objection)
 
 
-def _explain_past(keyword: str, attempt: Attempt, trier: Trier) -> str:
-    """The plain mistake that explains what a form answers behind a past; empty for any other keyword."""
-    problem = plain_problem(attempt.form)
-    if keyword != CACHED[0] or not isinstance(problem, Problem):
-        return ""
-    return trier.explain(attempt.form, split_past(problem, problem.sizes.S // 2))
-
-
-def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues, against: str) -> CallForm:
+def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
+            against: str) -> CallForm:
     """The form with keywords more, and their limits, though this stands against them."""
     first = more[0]
     said = say_handed_on(first.parameter, first.keyword, against, first.says)
@@ -138,97 +125,26 @@ def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues, agains
                    remarks=(*form.remarks, said))
 
 
-def _find_nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> Attempt | None:
-    """The nearest reading of a mask among those that differ along as many axes as it takes."""
-    taken = {each.parameter for each in form.bindings}
-    rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
-    means = (*_list_truth_meanings(form), _find_added_meaning(form))
-    for axes in _MASK_SHAPES:
-        trier.nearest = None
-        _learn_mask(form, [axes], means, rest, trier)
-        if trier.nearest and trier.nearest.progress is Progress.OTHER_NUMBERS:
-            return trier.nearest
-    return None
-
-
-def _find_first_right(forms: Iterable[CallForm], problem: AnyProblem, trier: Trier) -> CallForm | None:
-    return next((form for form in forms if trier.is_right(form, problem)), None)
-
-
-def _learn_full_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Truth values for every score."""
-    return _learn_mask(form, ("BHTS",), _list_truth_meanings(form), parameters, trier) or form
-
-
-def _learn_bias(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """What is added for every score."""
-    problem = plain_problem(form)
-    sayings = [Saying(expression.format("bias"), shape) for expression, shape in _MASK_SHAPES["BHTS"]]
-    sayings += [Saying("[bias]", "in a list")]
-    posed = problem.but(bias=sample_bias(problem.sizes, form.dtype))
-    return _find_first_right(bind_keyword(form, "bias", parameters, sayings), posed, trier) or form
-
-
-def _learn_partial_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Truth values or what is added, the same along some axes; for a parameter that takes nothing better."""
-    if form.parameter_for("mask"):
-        return form
-    taken, few = form.parameter_for("bias"), [axes for axes in _MASK_SHAPES if axes != "BHTS"]
-    rest = {at: [each for each in listed if each.name != taken] for at, listed in parameters.items()}
-    return _learn_mask(form, few, _list_truth_meanings(form), rest, trier) or _learn_mask(
-        form, ["BHTS", *few], [_find_added_meaning(form)], rest, trier) or form
-
-
-def _learn_mask_as_bias(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """A callee that takes no mask may take one as a bias, if -inf is no harm to it."""
-    problem, as_mask = plain_problem(form), replace(form, limits={**form.limits, "bias_is_mask": True})
-    is_asked = bool(form.parameter_for("bias")) and not form.parameter_for("mask")
-    return as_mask if is_asked and trier.is_right(as_mask, problem.but(mask=sample_mask(problem.sizes))) else form
-
-
-def _list_truth_meanings(form: CallForm) -> Sequence[tuple[str, str]]:
-    """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
-    return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
-            (TEMPLATES[form.lift].number_mask, "1 where a query may attend, else 0"))
-
-
-def _find_added_meaning(form: CallForm) -> tuple[str, str]:
-    """The same, as numbers that are added."""
-    return TEMPLATES[form.lift].added_mask, "added, 0 or -inf"
-
-
-def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
-                trier: Trier) -> CallForm | None:
-    """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
-    problem = plain_problem(form)
-    problem = plain_problem(form, S=problem.sizes.T) if form.mask_of_squares else problem
-    for axes in all_axes:
-        posed, limits = problem.but(mask=sample_mask(problem.sizes,
-                                                     axes)), {} if axes == "BHTS" else {"mask_axes": axes}
-        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
-                   for expression, shape in _MASK_SHAPES[axes] for meaning, says in means]
-        if found := _find_first_right(bind_keyword(form, "mask", parameters, sayings), posed, trier):
-            return found
-    return None
-
-
 def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
     """For a keyword whose definition lists how it may be handed over."""
     def learn(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
-        if found := _learn_by_sayings(form, word, parameters, trier) or _learn_square_causal(form, word, parameters,
-                                                                                             trier):
-            return found
-        return _hand_on_wrong_flag(form, word, parameters, trier)
+        return (_learn_by_sayings(form, word, parameters, trier)
+                or _learn_square_causal(form, word, parameters, trier)
+                or _hand_on_wrong_flag(form, word, parameters, trier))
 
     return learn
 
 
-def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters,
+                      trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
-    is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
-    sayings = (*word.sayings, *_list_folded_sayings(form, word))
+    is_causal = form.is_always_causal  # then what lies to the right is moot
+    sayings = list(word.sayings)
+    if word.counts and form.arrangement.shape.startswith("(B·H,"):  # its heads are folded into its batch
+        repeated = _REPEATED_BY_HEAD[form.lift].format(word.name)
+        sayings.append(Saying(repeated, "of each batch entry, once for each of its heads"))
     for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
@@ -236,27 +152,18 @@ def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, tri
         problem = square_problem(form) if flag or word.name == "causal" else plain_problem(form)
         value = sample_array(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
-        if not _changes_truth(form, posed, problem.but(**flag)):
-            continue  # who ignores it is right, too
-        if found := _find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed, trier):
+        without = expect_usual(form, problem.but(**flag))
+        if without.gap(expect_usual(form, posed).output)[0] <= tolerance_of(posed.dtype):
+            continue  # it changes nothing: who ignores it is right, too
+        if found := find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed,
+                                     trier):
             return _limit_rare_values(found, word, posed, trier)
     return None
-
-
-def _changes_truth(form: CallForm, posed: AnyProblem, without: AnyProblem) -> bool:
-    """Whether a keyword changes what the definition says."""
-    return expect_usual(form, without).gap(expect_usual(form, posed).output)[0] > tolerance_of(posed.dtype)
 
 
 _REPEATED_BY_HEAD: Mapping[str, str] = {
     "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
 """By lift, an array of the batch (B,) for each head, (B·H,)."""
-
-
-def _list_folded_sayings(form: CallForm, word: Keyword) -> Iterator[Saying]:
-    """How lengths are handed to a function whose heads are folded into its batch."""
-    if word.counts and form.arrangement.shape.startswith("(B·H,"):
-        yield Saying(_REPEATED_BY_HEAD[form.lift].format(word.name), "of each batch entry, once for each of its heads")
 
 
 def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
@@ -270,7 +177,8 @@ def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: 
     return replace(form, limits={**form.limits, word.rare.limit: True})
 
 
-def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
+                         trier: Trier) -> CallForm | None:
     """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
     apart = trier.nearest
     if word.name != "causal" or form.attends_to_itself or apart is None or apart.progress is not Progress.RAISED:
@@ -280,7 +188,8 @@ def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters, 
     return _learn_by_sayings(squares, word, parameters, trier)
 
 
-def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm:
+def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
+                        trier: Trier) -> CallForm:
     """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
 
     Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
@@ -326,7 +235,8 @@ _SHARED_SAYINGS = (Saying("query_segments", "of queries and keys alike"),
                    Saying("query_segments.swapaxes(0, 1)", "(T,B), of queries and keys alike"))
 
 
-def _learn_shared_segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_shared_segments(form: CallForm, parameters: Parameters,
+                           trier: Trier) -> CallForm | None:
     """One array of segments, which serves for queries and keys."""
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
@@ -334,7 +244,7 @@ def _learn_shared_segments(form: CallForm, parameters: Parameters, trier: Trier)
     posed = problem.but(**dict.fromkeys(SEGMENTED, sample_array(queries, problem.sizes, problem.dtype)))
     shared = (replace(each, bindings=(*each.bindings, Binding(keys, "", "")))
               for each in bind_keyword(replace(form, limits=limits), queries, parameters, _SHARED_SAYINGS))
-    return _find_first_right(shared, posed, trier)
+    return find_first_right(shared, posed, trier)
 
 
 def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: AnyProblem,
@@ -344,7 +254,7 @@ def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: Any
     for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
         both = (each for first in bind_keyword(form, name, parameters, [one])
                 for each in bind_keyword(first, beside, parameters, [other]))
-        if found := _find_first_right(both, posed, trier):
+        if found := find_first_right(both, posed, trier):
             return found
     return form
 
@@ -373,13 +283,116 @@ def _learn_grouping(form: CallForm, parameters: Parameters, trier: Trier) -> Cal
     return flagged if trier.is_right(flagged, plain_problem(form, H=6)) else form
 
 
+def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
+    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
+    and not logits, is told by their rows, which sum to 1.
+    """
+    if form.arrangement.mapped_axes or form.reading is None:
+        return form
+    averaging = {each.name for each in parameters[Site.CALL]} & {"average_attn_weights"}
+    known = replace(form, arguments={**form.arguments, **dict.fromkeys(averaging, "False")})
+    flagged = bind_keyword(known, "return_weights", parameters, [Saying("True")])
+    named = _list_flag_options(known, parameters)
+    found = next((found for option in (known, *flagged, *named) for found in _list_with_weights(option, trier)), None)
+    return found or _hand_on_wrong_weights(form, named, trier)
+
+
+_WEIGHTS_FLAG = re.compile(r"(return|need|output|with|give)s?_(attn_|attention_)?(prob|weight)")
+"""What the name of a flag has in it that asks for weights."""
+
+
+def _list_flag_options(form: CallForm, parameters: Parameters) -> list[CallForm]:
+    """The form asked for weights by a flag whose name says so."""
+    taken = {each.parameter for each in form.bindings}
+    named = [replace(each, tried_as="return_weights") for each in parameters[Site.CALL]
+             if each.default is False and each.name not in taken and _WEIGHTS_FLAG.match(normalise_name(each.name))]
+    return list(bind_keyword(form, "return_weights", {Site.CALL: named}, [Saying("True")]))
+
+
+def _hand_on_wrong_weights(form: CallForm, flagged: list[CallForm], trier: Trier) -> CallForm:
+    """The form with what a flag asks for as weights, though its rows do not sum to 1: a check tells what is wrong."""
+    for found in (each for option in flagged for each in _list_with_weights(option, trier, are_weights=False)):
+        name = found.parameter_for("return_weights")
+        against = "the rows of what comes back then do not sum to 1, as those of weights do (they may be logits)"
+        return replace(found, remarks=(*form.remarks, say_handed_on(name, "return_weights", against)))
+    return form
+
+
+def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True) -> Iterator[CallForm]:
+    """The form with weights, wherever they may be in what comes back. are_weights: whether their rows sum to 1."""
+    asked = plain_problem(form).but(return_weights=True)
+    raw = trier.call_raw(replace(form, reading=None),
+                         asked if "return_weights" in form.keywords else plain_problem(form))
+    assert form.reading is not None  # the output was found before
+    if raw is None:
+        return
+    for found in trier.find_outputs(form, raw, asked, expect_usual(form, asked).output.shape):
+        for path, back, limits in trier.find_weights(raw, asked, are_weights=are_weights):
+            reading = replace(form.reading, asked_path=found.reading.path, weights_path=path,
+                              weights_layout=back)
+            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
+            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
+                yield candidate
+
+
+def learn_log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
+    """Asked for by a flag: whether they are right is for the suite to judge. Always there: they have to be near them,
+    to one base or the other.
+    """
+    if form.arrangement.mapped_axes or form.reading is None or form.reading.weights_path or form.kind is Kind.LAYER:
+        return form
+    flagged = bind_keyword(form, LSE_KEYWORD, parameters, [Saying("True")])
+    found = next((found for option in (form, *flagged) for found in _list_with_log_sum_exps(option, trier)), None)
+    return found or _note_other_numbers(form, trier)
+
+
+def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
+    """The form with log-sum-exps, wherever they may be in what comes back."""
+    asked, is_asked = plain_problem(form).but(**{LSE_KEYWORD: True}), LSE_KEYWORD in form.keywords
+    raw = trier.call_raw(replace(form, reading=None), asked if is_asked else plain_problem(form))
+    truth = expect_usual(form, asked)
+    assert form.reading is not None  # the output was found before
+    if raw is None:
+        return
+    for output, (path, back, found) in product(trier.find_outputs(form, raw, asked, truth.output.shape),
+                                               trier.find_log_sum_exps(raw, asked)):
+        candidate = replace(form, reading=replace(form.reading, asked_path=output.reading.path, weights_path=path,
+                                                  weights_layout=back, extra_keyword=LSE_KEYWORD))
+        near = (np.allclose(found, truth.lse / unit, atol=tolerance_of(asked.dtype)) for unit in (1.0, math.log(2)))
+        is_one = is_asked or any(near)
+        if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
+            yield candidate
+
+
+def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
+    """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
+    raw = trier.call_raw(replace(form, reading=None), plain_problem(form))
+    found = list(trier.find_log_sum_exps(raw, plain_problem(form))) if raw is not None else []
+    callee = trier.process.examine(form.target) if found and form.reading is not None else None
+    if callee and form.reading and any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs)):
+        path, back, _ = found[0]
+        told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
+                "wrong.")
+        reading = replace(form.reading, asked_path=form.reading.path, weights_path=path,
+                          weights_layout=back,
+                          extra_keyword=LSE_KEYWORD)
+        return replace(form, reading=reading, remarks=(*form.remarks, told))
+    paths = [path for path, _, _ in found]
+    said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]
+    return form.with_remarks(*said)
+
+
+_LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum",
+                        re.IGNORECASE)
+
+
 _WORDS_WITH_SAYINGS = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
                              key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
 _SMALL_SIZES: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
 LEARNING_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
-    ("", _learn_plain_order), ("mask", _learn_full_mask), ("bias", _learn_bias), ("mask", _learn_partial_mask),
-    ("mask", _learn_mask_as_bias),
+    ("", _learn_plain_order), ("mask", learn_full_mask), ("bias", learn_bias), ("mask", learn_partial_mask),
+    ("mask", learn_mask_as_bias),
     *((word.name, _make_keyword_step(word)) for word in _WORDS_WITH_SAYINGS), (CACHED[0], _learn_past),
     (SEGMENTED[0], _learn_segments),
     ("return_weights", learn_weights), (LSE_KEYWORD, learn_log_sum_exps), ("heads", _learn_grouping),

@@ -131,8 +131,8 @@ def find_role(path: Sequence[str]) -> str:
     for together, role in _FUSED_WORDS.items():
         if together <= set(words) and not ({"q", "k", "v", "out"} & set(words)):
             return role
-    return next((role for role,
-                 pattern in _ROLE_PATTERNS.items() if any(re.fullmatch(pattern, word) for word in words)), "")
+    return next((role
+                 for role, pattern in _ROLE_PATTERNS.items() if any(re.fullmatch(pattern, word) for word in words)), "")
 
 
 _PLAIN_TYPES = (type(None), bool, int, float, str)
@@ -178,8 +178,8 @@ def find_parameters(keyword: str, parameters: Iterable[TheirParameter]) -> tuple
     for each in listed:
         present.setdefault(normalise_name(each.name), each)  # Equinox has key_, an array, before key, of random numbers
     named = [name for name in SYNONYMS[keyword] if name in present]
-    others = [name for name,
-              each in present.items() if name not in _KNOWN_NAMES and _is_named_like(keyword, name, each)]
+    others = [name
+              for name, each in present.items() if name not in _KNOWN_NAMES and _is_named_like(keyword, name, each)]
     return (*(present[name] for name in (*named, *others)), *(each for each in listed if each.tried_as == keyword))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import ml_dtypes
@@ -28,8 +28,7 @@ from attnspec.scaffold.probe_problems import (
     square_problem,
     tolerance_of,
 )
-from attnspec.scaffold.stored_steps import STEPWISE_GRADE, ClassWords, measure_half_class
-from attnspec.scaffold.stored_sums import stores_log_sum_exp
+from attnspec.scaffold.stored_arithmetic import STEPWISE_GRADE, ClassWords, measure_half_class, stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import LimitValues, Trier
 from attnspec.scaffold.writing.lines import wrap_text
 from attnspec.scaffold.writing.source import name_variant
@@ -78,7 +77,8 @@ class MeasuredFacts:
 
 def name_adapter(form: CallForm) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_",
+                  form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
@@ -86,7 +86,8 @@ def write_head(form: CallForm) -> str:
     """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
     module = form.module.partition(".")[0]
     distribution = distribution_of(module)
-    installed = [f"distribution: {distribution}", f"install: pip install {distribution}", f"requires: {module}"]
+    installed = [f"distribution: {distribution}", f"install: pip install {distribution}",
+                 f"requires: {module}"]
     return "\n".join([f"library: {name_adapter(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
 
@@ -122,6 +123,8 @@ def describe_conventions(learned: MeasuredFacts) -> tuple[str, ...]:
 def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
     """What the adapter is asked once it is known how to call it."""
     dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
+    wide = replace(form, dtype=DType.FLOAT64)
+    is_inexact = DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
     limited = replace(form, limits=_measure_limits(form, trier))
     subject = trier.load_adapter(limited)
     narrowed = _narrow(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
@@ -136,7 +139,7 @@ def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
     limits = {**limited.limits, **grouped, **_list_narrowed_limits(subject, narrowed), **grouped}
     return MeasuredFacts(dtypes, {**probed, **_probe_both_masks(form, trier, probed)}, limits,
                          tuple(dtype for dtype in dtypes if _flushes_subnormals(limited, dtype, trier)),
-                         tuple(_list_group_doubts(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
+                         tuple(_list_group_doubts(limited, limits, probed, trier)), is_inexact,
                          tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
                          {dtype: words for dtype in dtypes if (words := measure_half_class(narrowed, dtype))})
 
@@ -176,12 +179,6 @@ def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
     return not _FLOAT64_GAP < gap <= tolerance_of(dtype)
 
 
-def _is_inexact(form: CallForm, dtypes: Sequence[DType], trier: Trier) -> bool:
-    """Whether float64 is left out though it is answered."""
-    wide = replace(form, dtype=DType.FLOAT64)
-    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
-
-
 def _narrow(subject: Subject) -> Subject:
     """The subject within what it takes, by what it refuses clearly; as it is where its process dies of a question."""
     try:
@@ -205,7 +202,8 @@ def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -
     if probed.get("mask_with_causal") != "both":
         return {}
     wide = square_problem(form, Dv=6)
-    masked = wide.but(mask=sample_mask(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
+    masked = wide.but(mask=sample_mask(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))),
+                      causal=True)
     is_refused = trier.is_right(form, wide) and trier.answer(form, masked) is None
     return {"mask_with_causal": UNDEFINED} if is_refused or _refuses_with_gradients(form, trier) else {}
 
@@ -213,7 +211,8 @@ def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -
 def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
     """Whether it raises at a bias beside the causal flag where a framework differentiates it, and not at the bias."""
     trained = square_problem(replace(form, kind=Kind.ATTENTION))
-    biased = trained.but(bias=sample_bias(trained.sizes, form.dtype), grad_output=np.ones_like(trained.query))
+    biased = trained.but(bias=sample_bias(trained.sizes, form.dtype),
+                         grad_output=np.ones_like(trained.query))
     if form.lift != "torch" or not form.understands("bias") or not isinstance(biased, Problem):
         return False
     subject = trier.load_adapter(form).with_gradients
@@ -233,13 +232,14 @@ def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if (form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype)) or _loses_weights(form, dtype,
-                                                                                                        trier):
+    if form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype):
+        return True
+    if _loses_weights(form, dtype, trier):
         return True
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
     value = np.full(ones.shape, ml_dtypes.finfo(number).smallest_normal / 4, number)
-    problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
+    problem = Problem(dtype, ones, ones, value, causal=form.is_always_causal)
     answer = trier.answer(form, problem)
     return answer is not None and not answer.output.astype(np.float64).any()
 
@@ -258,7 +258,7 @@ def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
     smallest = float(ml_dtypes.finfo(number).smallest_normal)
     query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
     posed = Problem(dtype, query, key, np.zeros((1, 1, S, of("Dv", D)), number),
-                    causal=bool(form.limits.get("causal_only")))
+                    causal=form.is_always_causal)
     width = trier.load_adapter(form).scale_width(posed) if form.kind is Kind.LAYER else D
     query[..., 0], key[:, :, 0, 0] = 1, (np.log(smallest) + 1 / 4) * np.sqrt(width)
     posed.value[:, :, 0] = 1
@@ -272,7 +272,10 @@ def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
     if not trier.is_right(form, plain_problem(form, Dv=6)):
         limits["ties_value_width"] = True
     if form.kind is Kind.LAYER:
-        limits["grouped"] = not form.limits.get("single_head") and _takes_groups(form, trier)
+        grouped = plain_problem(form, H=6, D=4, Dv=4)
+        takes_groups = not form.limits.get("single_head") and (
+            trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None))
+        limits["grouped"] = takes_groups  # answered wrongly, they are judged if it is told how many there are
         if not trier.is_right(form, plain_problem(form, M=24)):
             limits["ties_model_width"] = True
     return limits
@@ -285,12 +288,6 @@ def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
     if form.kind is Kind.LAYER or form.sizes.get("H"):
         return False
     return any(trier.answer(form, plain_problem(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
-
-
-def _takes_groups(form: CallForm, trier: Trier) -> bool:
-    """Whether a layer takes groups of heads: it answers rightly, or wrongly though it is told how many there are."""
-    grouped = plain_problem(form, H=6, D=4, Dv=4)
-    return trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None)
 
 
 def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
@@ -308,10 +305,11 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
     yield from ((f"    conventions: {{{_format_pairs(learned.conventions)}}}",) if learned.conventions else ())
     yield from _list_precision_lines(learned)
     yield from (("    variants:",) if form.variants else ())
-    yield from (f'      {each}: {{function: "{name}:{name_variant(each)}"}}' for each in form.variants)
+    for each in form.variants:
+        yield f'      {each}: {{function: "{name}:{name_variant(each)}"}}'
     yield from (("    defaults:",) if form.untried_parameters else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name,
-                text in form.untried_parameters.items())
+    for name, text in form.untried_parameters.items():
+        yield f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
 
@@ -347,7 +345,8 @@ def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
 def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),
+    claims = [*(["layers"] if form.kind is Kind.LAYER else []),
+              *(KEYWORDS[name].profile for name in named),
               *(["past"] if form.next_cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]

@@ -52,9 +52,11 @@ _LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
 """What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
 _ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
+_TRUTH_DTYPES: Mapping[str, str] = {"": "bool", "torch": "torch.bool", "jax": "bool"}
 NO_DROPOUT = "0.0"
 _OFF_TEXTS: Mapping[str, str] = {
-    "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
+    "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0",
+    "spread": "1.0",
     "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
 """What stands for nothing."""
 
@@ -68,7 +70,8 @@ _SWITCH_TEXTS: Mapping[str, str] = {"biases": "True", "activation": "None", "bat
 _OWNER_TEXT = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLE_TEXTS = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
                 "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
-_TURN_TEXTS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+_TURN_TEXTS = ("torch.ones(T, D // 2, dtype=torch.complex64)",
+               "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _ZERO_ANGLES: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
                 "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
@@ -89,7 +92,8 @@ _LAYER_TEXTS: Mapping[str, tuple[str, ...]] = {
 """What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
 head adds by place, in every shape that it may have.
 """
-_NEUTRAL_SHAPES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
+_NEUTRAL_SHAPES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)",
+                                      "BS": "(B, S)"}
 """By the axes that a keyword's array has, the shape of one that changes nothing."""
 
 
@@ -142,7 +146,8 @@ def _list_roles(at: Site) -> tuple[str, ...]:
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
 
-def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind, at: Site,
+def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind,
+                 at: Site,
                  lift: str) -> Choices:
     """What each parameter may be given; those are left out that keep their defaults."""
     is_module = kind is Kind.LAYER and at is Site.CONSTRUCTOR and lift == "torch"
@@ -161,7 +166,8 @@ def find_unknown(parameters: Iterable[TheirParameter], at: Site) -> list[TheirPa
     return [each for each in listed if each.is_required and not means.get(each.name) and not find_role((each.name,))]
 
 
-def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site, lift: str) -> tuple[str, ...]:
+def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site,
+            lift: str) -> tuple[str, ...]:
     """One parameter's. An unknown one that is required is given None, for want of better."""
     required, constructed = parameter.is_required, at is Site.CONSTRUCTOR
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
@@ -176,14 +182,15 @@ def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site, lift: st
     return _choose_required(parameter, role, kind, lift)
 
 
-def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site, lift: str) -> tuple[str, ...]:
+def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site,
+                    lift: str) -> tuple[str, ...]:
     """What a parameter is given by what it means, though nobody asks for it; empty where it keeps its default."""
     required, constructed, length = parameter.is_required, at is Site.CONSTRUCTOR, _LENGTHS_BY_ROLE[kind]["length"]
     left = () if required else ("",)
     found: tuple[str, ...] = ()
     if role == "batch" and (required or constructed):
         found = ("B",)
-    elif role in _OFF_TEXTS and (required or _needs_switching_off(parameter, role)):
+    elif role in _OFF_TEXTS and (required or parameter.default not in _OFF_DEFAULTS.get(role, (parameter.default,))):
         found = (_OFF_TEXTS[role],)
     elif role in _ZERO_ANGLES and not constructed:
         found = tuple(text.format(made=_ARRAY_MODULES[lift]) for text in _ZERO_ANGLES[role])
@@ -210,11 +217,13 @@ def _choose_projection(parameter: TheirParameter) -> tuple[str, ...]:
     return (f"nn.Linear(M, {width})",) if width else ()
 
 
-def _choose_required(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
+def _choose_required(parameter: TheirParameter, role: str, kind: Kind,
+                     lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
     made = {**_LENGTHS_BY_ROLE[kind], **(_NEUTRAL_TEXTS if kind is Kind.ATTENTION else {})}
     if role in made:
-        return (made[role].format(made=_ARRAY_MODULES[lift]), *(["None"] if role in _NEUTRAL_TEXTS else []))
+        return (made[role].format(made=_ARRAY_MODULES[lift]),
+                *(["None"] if role in _NEUTRAL_TEXTS else []))
     if role in _TEXTS_BY_ROLE[kind]:
         return _TEXTS_BY_ROLE[kind][role]
     if role == "random_key":
@@ -223,7 +232,7 @@ def _choose_required(parameter: TheirParameter, role: str, kind: Kind, lift: str
         return _choose_visible_mask(parameter, lift)
     of_layers = _LAYER_TEXTS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
     if of_layers:
-        return tuple(text.format(made=_ARRAY_MODULES[lift], truth=_truth_dtype(lift)) for text in of_layers)
+        return tuple(text.format(made=_ARRAY_MODULES[lift], truth=_TRUTH_DTYPES[lift]) for text in of_layers)
     return _TEXTS_BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
 
 
@@ -232,14 +241,9 @@ _TEXTS_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
 """What a parameter is given of which nothing else is known."""
 
 
-def _truth_dtype(lift: str) -> str:
-    """The dtype of truth values."""
-    return "torch.bool" if lift == "torch" else "bool"
-
-
 def _choose_visible_mask(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
     """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
-    made, truth = _ARRAY_MODULES[lift], _truth_dtype(lift)
+    made, truth = _ARRAY_MODULES[lift], _TRUTH_DTYPES[lift]
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
     return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)
@@ -263,10 +267,6 @@ def _is_number(parameter: TheirParameter) -> bool:
     """Whether a window is a number of keys that is at work where nobody gives another."""
     default = parameter.default
     return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
-
-
-def _needs_switching_off(parameter: TheirParameter, role: str) -> bool:
-    return role in _OFF_DEFAULTS and parameter.default not in _OFF_DEFAULTS[role]
 
 
 _CHOOSERS_BY_ROLE: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {

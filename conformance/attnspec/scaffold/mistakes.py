@@ -245,7 +245,8 @@ def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem]
             stored[:, :, :problem.past] = getattr(problem, f"past_{name}")
             stored[:, :, :new.shape[2]] = new
             found[name] = stored
-        return _replace_past(problem, found["key"], found["value"], problem.past if first is None else first)
+        return _replace_past(problem, found["key"], found["value"],
+                             problem.past if first is None else first)
 
     return write
 
@@ -388,19 +389,3 @@ def can_be_made(mistake: PlainMistake, problem: Problem | LayerProblem) -> bool:
     if mistake.is_of_past is not problem.has_past:
         return False
     return (is_layer or mistake.of_params is None) and (problem.causal or not mistake.is_causal)
-
-
-def mistake_params(mistake: PlainMistake | None, problem: LayerProblem) -> LayerProblem:
-    """The problem of a layer as the mistake has it."""
-    return mistake.of_params(problem) if mistake and mistake.of_params else problem
-
-
-def mistake_inputs(mistake: PlainMistake | None, problem: Problem) -> Problem:
-    """Attention's problem as the mistake has it."""
-    return mistake.of_problem(problem) if mistake and mistake.of_problem else problem
-
-
-def mistake_output(mistake: PlainMistake | None, found: Truth, operands: Operands) -> Array:
-    """The output (B,H,T,Dv) of attention as the mistake has it."""
-    output = mistake.of_weights(found, operands) if mistake and mistake.of_weights else found.output
-    return np.asarray(mistake.of_heads(output) if mistake and mistake.of_heads else output)

@@ -19,7 +19,7 @@ from attnspec.numerics.operands import add_extra_key, prepare_operands, read_ent
 from attnspec.numerics.reference import compute_truth
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.mistakes import MISTAKES, can_be_made, mistake_inputs, mistake_output, mistake_params
+from attnspec.scaffold.mistakes import MISTAKES, PlainMistake, can_be_made
 
 AnyProblem = Problem | LayerProblem
 
@@ -69,7 +69,8 @@ def measure_unlikeness(truth: Expected, output: Array) -> float:
 
 def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
     """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
-    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES, **{**form.sizes, **lengths})
+    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES,
+                    **{**form.sizes, **lengths})
     sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = sample_problem(form.kind, sizes, form.dtype, M)
@@ -81,7 +82,7 @@ def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})
         problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
-    posed = problem.but(causal=bool(form.limits.get("causal_only")))
+    posed = problem.but(causal=form.is_always_causal)
     return posed if isinstance(posed, LayerProblem) else pose_for_aspects(form, posed)
 
 
@@ -104,9 +105,11 @@ def expect_usual(form: CallForm, problem: AnyProblem) -> Expected:
 
 def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
     """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
-    made = MISTAKES[mistake] if mistake else None
-    inner = inner_problem(mistake_params(made, problem)) if isinstance(problem, LayerProblem) else problem
-    inner = mistake_inputs(made, read_entries(inner))
+    made = MISTAKES[mistake] if mistake else PlainMistake("none")
+    if isinstance(problem, LayerProblem) and made.of_params:
+        problem = made.of_params(problem)
+    inner = read_entries(inner_problem(problem) if isinstance(problem, LayerProblem) else problem)
+    inner = made.of_problem(inner) if made.of_problem else inner
     if inner.scale is None and default_scale:
         inner = inner.but(scale=OTHER_SCALES[default_scale](problem.sizes))
     matters = bool(FROM_PLACE & problem.keywords) or inner.sizes.Hkv != inner.sizes.H
@@ -114,10 +117,11 @@ def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") ->
         operands = prepare_operands(inner, conventions, None, None)
         operands = operands if inner.sinks is None else add_extra_key(operands, inner.sinks)
         found, sees = compute_truth(operands, np.float64), np.asarray(operands.counts > 0)
-        output = mistake_output(made, found, operands)
+        output = made.of_weights(found, operands) if made.of_weights else found.output
+        output = np.asarray(made.of_heads(output) if made.of_heads else output)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
-            output, sees = _project_output(mistake_params(made, problem), output), np.asarray(sees.all(axis=1))
+            output, sees = _project_output(problem, output), np.asarray(sees.all(axis=1))
         with np.errstate(divide="ignore"):  # -inf where a row sees no key
             lse = row_log_sum_exp(found, operands)
         yield Expected(output, sees, weights, lse)
@@ -147,7 +151,8 @@ def tolerance_of(dtype: DType) -> float:
     return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
 
 
-def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 0) -> AnyProblem:
+def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32,
+                   M: int = 0) -> AnyProblem:
     """Entries without structure. M: the width of a layer's model, H·D unless it is given."""
     draw, number = np.random.RandomState(1), numpy_dtype(dtype)
 
@@ -161,9 +166,11 @@ def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: in
     return _sample_layer_problem(sizes, entries, dtype, M or sizes.H * sizes.D)
 
 
-def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
+def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType,
+                          M: int) -> LayerProblem:
     """Query (B,T,M), key and value (B,S,M), weights such as w_query (M,H·D) and biases such as b_query (H·D,)."""
-    widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D, "value": sizes.Hkv * sizes.Dv}
+    widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D,
+              "value": sizes.Hkv * sizes.Dv}
     query = entries(sizes.B, sizes.T, M)
     params = {f"w_{name}": entries(M, width, size=M**-0.5) for name, width in widths.items()}
     params |= {"w_out": entries(sizes.H * sizes.Dv, M, size=M**-0.5)}

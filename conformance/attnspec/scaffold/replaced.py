@@ -42,7 +42,9 @@ def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_N
                if not each.is_own or each.name in methods}
     inside = {f'type(layer.{each.name}), "__call__"': f"lambda _, {_write_identity(each.arrays)}" for each in turning
               if each.is_own and each.name not in methods}
-    yield from (found for found in (written, inside) if found)
+    for found in (written, inside):
+        if found:
+            yield found
 
 
 def _find_class(source: str) -> ast.ClassDef | None:
@@ -77,7 +79,8 @@ def _list_assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]
     listed = [each.id if isinstance(each, ast.Name) else "" for each in target.elts] if isinstance(
         target, ast.Tuple) else [target.id] if isinstance(target, ast.Name) else []
     if isinstance(value, ast.Tuple) and len(value.elts) == len(listed):
-        yield from ((each, (name,)) for each, name in zip(value.elts, listed, strict=True))
+        for each, name in zip(value.elts, listed, strict=True):
+            yield each, (name,)
     elif listed:
         yield value, tuple(listed)
 

@@ -16,15 +16,22 @@ from attnspec.numerics.precision import assumed_precision
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import numpy_dtype
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.layers import list_lifts
+from attnspec.scaffold.function_forms import list_lifts
 from attnspec.scaffold.lookup import TheirParameter, normalise_name
 from attnspec.scaffold.manifest import name_adapter
 from attnspec.scaffold.probe_problems import tolerance_of
-from attnspec.scaffold.there import CalleeProcess
-from attnspec.scaffold.writing.imports import find_alias, write_imports
-from attnspec.scaffold.writing.lines import break_call, find_names, join_blocks, templates_of, wrap_text
+from attnspec.scaffold.writing.lines import (
+    break_call,
+    find_alias,
+    find_names,
+    join_blocks,
+    templates_of,
+    wrap_text,
+    write_imports,
+)
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 
 ROTATE_NAME = "rotate"
@@ -34,7 +41,8 @@ PARAMETER_TEXTS: Mapping[str, tuple[str, ...]] = {
     "base": ("base",), "interleaved": ("interleaved", "not interleaved"),
     "rotary_width": ("rotary_width", "x.shape[-1] if rotary_width is None else rotary_width")}
 """By keyword, what their parameter may be given."""
-_KEYWORD_DEFAULTS: Mapping[str, str] = {"base": repr(DEFAULT_BASE), "interleaved": "False", "rotary_width": "None"}
+_KEYWORD_DEFAULTS: Mapping[str, str] = {"base": repr(DEFAULT_BASE), "interleaved": "False",
+                                        "rotary_width": "None"}
 _POSED_VALUES: Mapping[str, Any] = {"base": 500.0, "interleaved": True, "rotary_width": 4}
 
 
@@ -79,12 +87,14 @@ def _list_rotary_forms(callee: ExaminedCallable, process: CalleeProcess) -> Iter
     needed = [each.name for each in rest if each.is_required]
     for lift in list_lifts(callee, process):
         for layout in X_LAYOUTS:
-            plainest = RotaryForm(CallForm(callee.target, lift=lift), callee.parameters[1].name, layout)
+            plainest = RotaryForm(CallForm(callee.target, lift=lift), callee.parameters[1].name,
+                                  layout)
             yield next((learned for begun in _give_required(plainest, rest, needed)
                         if (learned := _learn_parameters(begun, rest, process)) is not None), None)
 
 
-def _give_required(form: RotaryForm, rest: tuple[TheirParameter, ...], needed: list[str]) -> Iterator[RotaryForm]:
+def _give_required(form: RotaryForm, rest: tuple[TheirParameter, ...],
+                   needed: list[str]) -> Iterator[RotaryForm]:
     """The form in every way to give the parameters without which it cannot be called; none if one is unknown."""
     forms = [form]
     for parameter in (each for each in rest if each.name in needed):
@@ -100,7 +110,8 @@ def _list_bindings(form: RotaryForm, parameter: TheirParameter) -> Iterator[Rota
                 yield replace(form, bindings=(*form.bindings, (keyword, parameter.name, expression)))
 
 
-def _learn_parameters(form: RotaryForm, rest: tuple[TheirParameter, ...], process: CalleeProcess) -> RotaryForm | None:
+def _learn_parameters(form: RotaryForm, rest: tuple[TheirParameter, ...],
+                      process: CalleeProcess) -> RotaryForm | None:
     """The form with all parameters that it is right with; None if it is right in neither kind of pairs."""
     for parameter in rest:
         if parameter.name not in {name for _, name, _ in form.bindings}:
@@ -122,7 +133,8 @@ def _turns_rightly(form: RotaryForm, process: CalleeProcess, dtype: DType = DTyp
     """Whether it answers as the definition does: alone, and with each of its keywords."""
     subject = process.load_source(write_rotary(form), ROTATE_NAME, form.call.lift)
     for problem in _list_problems(form, dtype):
-        truth = expect_rotary(problem, assumed_precision(dtype), conventions={ROTARY_PAIRS: form.pairs}).output
+        truth = expect_rotary(problem, assumed_precision(dtype),
+                              conventions={ROTARY_PAIRS: form.pairs}).output
         try:
             output = subject.answer(problem).output.astype(np.float64)
         except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
@@ -137,7 +149,8 @@ def _list_problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
     x = draw.standard_normal((2, 4, 3, 8)).astype(numpy_dtype(dtype))
     plainest = RotaryProblem(dtype, x, np.array([[3, 0, 7], [1, 5, 2]], np.int32))
     yield plainest
-    yield from (plainest.but(**{keyword: _POSED_VALUES[keyword]}) for keyword in form.keywords)
+    for keyword in form.keywords:
+        yield plainest.but(**{keyword: _POSED_VALUES[keyword]})
 
 
 def write_rotary(form: RotaryForm, folder: str = "") -> str:
@@ -146,7 +159,8 @@ def write_rotary(form: RotaryForm, folder: str = "") -> str:
     types = {keyword: ROTARY[keyword].annotation for keyword in form.keywords}
     typed = [f"{name}: {types[name]} = {_KEYWORD_DEFAULTS[name]}" for name in types]
     signature = [f"x: {array}", f"positions: {array}", *(["*", *typed] if typed else [])]
-    given = [into.format("x"), f"{form.positions}=positions", *(f"{name}={text}" for _, name, text in form.bindings)]
+    given = [into.format("x"), f"{form.positions}=positions",
+             *(f"{name}={text}" for _, name, text in form.bindings)]
     end = into.format(")") if "swapaxes" in into else ")"
     lines = [*break_call(f"def {ROTATE_NAME}(", signature, f") -> {array}:", 0),
              '    """x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""',

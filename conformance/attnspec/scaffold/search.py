@@ -1,4 +1,16 @@
-"""Finds the form of a callable: first how its arrays lie, then keyword by keyword, each step proved by an answer."""
+"""Finds the form of a callable: one search, each step of which is proved by an answer.
+
+A form says how arrays lie and what every parameter is given. Many are tried, the likeliest first (`function_forms`,
+`layers`): each is written as an adapter, called, and held against the definition (`trial_adapter`). The first that is
+right in two problems ends that.
+
+Where none is right, these are tried in turn: one plain mistake that explains all numbers (`mistakes`); what the nearest
+answer suggests (`suggestions`); the layer with its rotation off (`turning`), before it adds its input, and without a
+bias of its own (`inner_bias`); and pages that are all full. Else TargetError says how near the search came.
+
+A form that was found is completed: with a memory, with keywords by their names (`learning`) and by what they do
+(`unnamed`), with variants that must answer alike, and with doubts.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +23,21 @@ import numpy as np
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
-from attnspec.scaffold.causality import doubt_causality
-from attnspec.scaffold.examined import ExaminedCallable
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallForm, Site
-from attnspec.scaffold.gathered import spread_inputs
+from attnspec.scaffold.callee_process import OutOfTime
+from attnspec.scaffold.doubts import doubt_causality, warn_of_inverted_mask, warn_of_overflow
+from attnspec.scaffold.examined import ExaminedCallable, spread_inputs
+from attnspec.scaffold.form import CallForm, Parameters, Site
+from attnspec.scaffold.function_forms import (
+    list_function_forms,
+    list_packed_forms,
+    list_paged_forms,
+    note_ragged_batches,
+)
 from attnspec.scaffold.inner_bias import list_bias_switches, measure_bias
-from attnspec.scaffold.layers import list_class_forms, list_function_forms, list_tree_forms
+from attnspec.scaffold.layers import hand_memory, limit_to_several_heads, list_class_forms, list_tree_forms
 from attnspec.scaffold.learning import learn_keywords
 from attnspec.scaffold.meaning import DESTINATION, find_unknown
-from attnspec.scaffold.memory import hand_memory
 from attnspec.scaffold.mistakes import MISTAKES
-from attnspec.scaffold.modes import add_mode_variants
-from attnspec.scaffold.overflow import warn_of_overflow
-from attnspec.scaffold.pages import list_paged_forms
-from attnspec.scaffold.polarity import warn_of_inverted_mask
 from attnspec.scaffold.probe_problems import (
     CROSS_SIZES,
     OTHER_SCALES,
@@ -35,13 +47,16 @@ from attnspec.scaffold.probe_problems import (
     plain_problem,
     tolerance_of,
 )
-from attnspec.scaffold.ragged import list_packed_forms, note_ragged_batches
-from attnspec.scaffold.residual import adds_its_input, find_output_projection, judge_before_sum, note_sum
-from attnspec.scaffold.suggestions import list_suggestions, settle_own_parameters
-from attnspec.scaffold.there import OutOfTime
+from attnspec.scaffold.suggestions import (
+    adds_its_input,
+    find_output_projection,
+    list_suggestions,
+    settle_own_parameters,
+)
 from attnspec.scaffold.trial_adapter import Attempt, Progress, ReadOutput, Trier
 from attnspec.scaffold.turning import judge_handed_angles, judge_without_rotation, list_rotation_switches
 from attnspec.scaffold.unnamed import learn_unnamed
+from attnspec.scaffold.variants import add_mode_variants
 from attnspec.scaffold.writing.telling import describe_call
 
 
@@ -77,8 +92,8 @@ class Pose:
 
 def _fix_heads(form: CallForm, heads: int) -> CallForm:
     """The form for this number of heads alone."""
-    return replace(form, fixed_heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads},
-                   remarks=(*form.remarks, f"It reads the number of heads from its module, and takes {heads} only."))
+    fixed = replace(form, fixed_heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads})
+    return fixed.with_remarks(f"It reads the number of heads from its module, and takes {heads} only.")
 
 
 _OTHER_WIDTH = 12
@@ -106,7 +121,8 @@ def find_form(target: str, trier: Trier) -> CallForm:
     callee, gathered = spread_inputs(trier.process.examine(target))
     trier.gathered_inputs = gathered
     try:
-        ways = (_find_for_aspects, _find_right, _find_with_mistake, _find_as_suggested, _find_without_rotation,
+        ways = (_find_for_aspects, _find_right, _find_with_mistake, _find_as_suggested,
+                _find_without_rotation,
                 _find_before_sum, _find_without_bias, _find_with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
@@ -118,13 +134,15 @@ def find_form(target: str, trier: Trier) -> CallForm:
 
 def _find_right(callee: ExaminedCallable, trier: Trier,
                 change: Callable[[CallForm], CallForm] | None = None) -> CallForm | None:
+    """The first form that is right in any pose, whole. change: what is done to every form first."""
     fixed = _list_fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for each in _list_forms(callee, trier, pose):
             form = change(each) if change else each
             found = _try_form(form, trier) or _try_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_right_at_two_widths(found, trier)):
-                if CROSS_SIZES.H in fixed and _needs_these_heads(found, trier):
+                more = plain_problem(found, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1)
+                if CROSS_SIZES.H in fixed and not trier.is_right(found, more):
                     found = _fix_heads(found, CROSS_SIZES.H)
                 return _complete_form(settle_own_parameters(found, trier), callee, trier)
     return None
@@ -143,7 +161,7 @@ def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None
                 if found := part.find_form(forms, known, _try_form, trier, until):
                     return _complete_form(found, known.callee, trier)
         if ways:
-            trier.nearest = None
+            trier.forget_nearest()
             trier.mistaken_forms.clear()
     return None
 
@@ -156,7 +174,7 @@ def _find_with_mistake(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
         says = MISTAKES[form.mistake].says
         warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
                    "judges it, and all else.")
-        return _complete_form(replace(form, warnings=(warning, *form.warnings)), callee, trier)
+        return _complete_form(form.with_warning(warning), callee, trier)
     return None
 
 
@@ -171,7 +189,7 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
         if found := _try_form(replace(form, sizes={**form.sizes, "S": _KEYS_OF_TWO_PAGES}), trier):
             warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last "
                        "page. attnspec check judges it, and all else.")
-            return _complete_form(replace(found, warnings=(warning, *found.warnings)), callee, trier)
+            return _complete_form(found.with_warning(warning), callee, trier)
     trier.nearest = nearest
     return None
 
@@ -179,7 +197,9 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
 def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> CallForm:
     """The form with its memory, all keywords and variants, and what is to be said of it."""
     parameters = all_parameters(callee)
-    told = hand_memory(form, callee.call_parameters if callee.is_class else callee.parameters, trier)
+    several = limit_to_several_heads(form, trier)
+    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters,
+                       trier)
     known = learn_unnamed(learn_keywords(told, parameters, trier), parameters, trier)
     turned = judge_handed_angles(warn_of_inverted_mask(known, callee), parameters, trier)
     judged = add_mode_variants(note_ragged_batches(turned, trier), parameters, trier)
@@ -191,23 +211,18 @@ def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
     """The form that is right once what its nearest answer suggests is done."""
     nearest, mistaken = trier.nearest, list(trier.mistaken_forms)
     for suggestion in list_suggestions(callee, nearest):
-        trier.nearest = None
+        trier.forget_nearest()
         trier.mistaken_forms.clear()
         seen = suggestion.callee
         found = _find_right(seen, trier, suggestion.change) or _find_with_mistake(seen, trier)
-        if found is None and _is_further(trier.nearest, nearest):
-            found = next(filter(None, (way(seen, trier)
-                                       for way in (_find_without_rotation, _find_before_sum, _find_without_bias))),
-                         None)
+        answers_now = trier.nearest is not None and trier.nearest.progress is Progress.OTHER_NUMBERS
+        if found is None and answers_now and nearest and nearest.progress < Progress.OTHER_NUMBERS:
+            found = (_find_without_rotation(seen, trier) or _find_before_sum(seen, trier)
+                     or _find_without_bias(seen, trier))
         if found is not None:
             return suggestion.apply_to(found)
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     return None
-
-
-def _is_further(now: Attempt | None, before: Attempt | None) -> bool:
-    """Whether it answers now, and did not before."""
-    return now is not None and before is not None and before.progress < now.progress is Progress.OTHER_NUMBERS
 
 
 def _find_without_rotation(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
@@ -233,9 +248,13 @@ def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
         return None
     mistaken = list(trier.mistaken_forms)
     trier.mistaken_forms.clear()
-    found = _find_right(callee, trier, judge_before_sum) or _find_with_mistake(callee, trier)
+    found = (_find_right(callee, trier, lambda form: replace(form, judged_part=find_output_projection(form)))
+             or _find_with_mistake(callee, trier))
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
-    return note_sum(found) if found and found.judged_part and adds_its_input(found, trier) else None
+    if not found or not found.judged_part or not adds_its_input(found, trier):
+        return None
+    return found.with_remarks(f"It adds its input (a residual). Judged is what its {found.judged_part} returns, to "
+                              "which nothing is added: that the sum is right was seen in one case.")
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
@@ -252,20 +271,16 @@ def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
         if found := _try_form(off, trier):
             said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
                     "judged. With it, it was right in the one case that was tried.")
-            whole = _complete_form(replace(found, warnings=(said, *found.warnings)), callee, trier)
-            return _doubt_one_slope(whole) if bias.has_one_slope else whole
+            whole = _complete_form(found.with_warning(said), callee, trier)
+            if not bias.has_one_slope:
+                return whole
+            doubt = "ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own."
+            demanded = (*whole.demanded_keywords, "alibi_slopes")
+            return replace(whole, demanded_keywords=demanded).with_warning(f"{doubt} Is that meant?")
     raise TargetError(
         f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. attnspec would judge it with "
         "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
         "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
-
-
-def _doubt_one_slope(form: CallForm) -> CallForm:
-    """The form, and the doubt whether all heads are meant to have one slope."""
-    warning = ("ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own. Is that "
-               "meant?")
-    return replace(form, warnings=(warning, *form.warnings),
-                   demanded_keywords=(*form.demanded_keywords, "alibi_slopes"))
 
 
 def _try_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
@@ -273,11 +288,6 @@ def _try_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
     if not trier.asks_contiguous or form.lift != "torch" or form.is_class:
         return None
     return _try_form(replace(form, is_contiguous=True), trier)
-
-
-def _needs_these_heads(form: CallForm, trier: Trier) -> bool:
-    """Whether it is wrong with other heads than it was found with."""
-    return not trier.is_right(form, plain_problem(form, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1))
 
 
 def _is_right_at_two_widths(form: CallForm, trier: Trier) -> bool:
@@ -312,21 +322,18 @@ def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
     if returned is None:
         return None
     outputs = trier.find_outputs(form, returned, problem, next(list_expected(problem, "")).output.shape)
-    for known in _list_variations(form):
-        for output in _list_right_outputs(known, outputs):
-            candidate = replace(known, reading=output.reading)
-            if trier.is_right(candidate, plain_problem(candidate)):
-                return candidate
+    always = form.made_always_causal
+    for known in (form, *_list_other_scales(form), always, *_list_other_scales(always)):
+        problem_of_it = plain_problem(known)
+        truths = list(list_expected(problem_of_it, known.default_scale))
+        for output in outputs:
+            if any(truth.gap(output.array)[0] <= tolerance_of(form.dtype) for truth in truths):
+                candidate = replace(known, reading=output.reading)
+                if trier.is_right(candidate, problem_of_it):
+                    return candidate
     trier.keep_mistaken(form, problem, outputs)
     _keep_nearest(form, problem, outputs, trier)
     return None
-
-
-def _list_variations(form: CallForm) -> Iterator[CallForm]:
-    """The form as it is; with another default scale; always causal, at each of these scales."""
-    always = replace(form, limits={**form.limits, "causal_only": True},
-                     remarks=(*form.remarks, "It is always causal."))
-    yield from (form, *_list_other_scales(form), always, *_list_other_scales(always))
 
 
 _SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as those of T5 are, "
@@ -338,19 +345,11 @@ def _list_other_scales(form: CallForm) -> Iterator[CallForm]:
     is_layer = form.kind is Kind.LAYER
     for name in OTHER_SCALES:
         said = f"Its default scale is {name}, not 1/sqrt(D){_SCALED_IN_WEIGHTS if is_layer else '.'}"
-        yield replace(form, default_scale=name, remarks=(*form.remarks, said))
+        yield replace(form, default_scale=name).with_remarks(said)
 
 
-def _list_right_outputs(form: CallForm, outputs: list[ReadOutput]) -> Iterator[ReadOutput]:
-    """The outputs that are right by one convention or another."""
-    problem = plain_problem(form)
-    known = list(list_expected(problem, form.default_scale))
-    for output in outputs:
-        if any(truth.gap(output.array)[0] <= tolerance_of(problem.dtype) for truth in known):
-            yield output
-
-
-def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput], trier: Trier) -> None:
+def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput],
+                  trier: Trier) -> None:
     """What is nearest to the definition as it is, with what would make it right."""
     truth = next(list_expected(problem, ""))
     for output in outputs:

@@ -1,5 +1,6 @@
 """What an answer that is no attention suggests to try: flags off that the callee complains of; each row put first where
-it answers for the first row alone; and parameters of its own, which keep their initial values, set to nothing.
+it answers for the first row alone; parameters of its own, which keep their initial values, set to nothing; and what
+the output projection returns, where the layer adds its input to that.
 """
 
 from __future__ import annotations
@@ -7,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
 
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import CallableKind, CallForm, Site
 from attnspec.scaffold.lookup import REQUIRED
 from attnspec.scaffold.meaning import PLACE_KEYWORDS, find_roles
-from attnspec.scaffold.probe_problems import plain_problem
+from attnspec.scaffold.probe_problems import list_expected, plain_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 
@@ -30,8 +34,8 @@ class Suggestion:
     def apply_to(self, form: CallForm) -> CallForm:
         """A form that is right with it, and what is said."""
         if self.is_missing:
-            return replace(form, warnings=(self.says, *form.warnings))
-        return replace(form, remarks=(*form.remarks, self.says))
+            return form.with_warning(self.says)
+        return form.with_remarks(self.says)
 
 
 def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Iterator[Suggestion]:
@@ -44,13 +48,17 @@ def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Itera
     names = _list_none_defaults(callee, _PLACE_ROLES)
     if names and nearest.progress is Progress.RAISED and "NoneType" in nearest.objection:
         says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
-        yield Suggestion(_require_parameters(callee, names), says, _use_even_heads, is_missing=True)
+        use_even_heads = partial(replace, even_heads=True)  # what turns by places turns features in pairs
+        yield Suggestion(_require_parameters(callee, names), says, use_even_heads, is_missing=True)
     for name in _list_none_defaults(callee, ("mask",)) if nearest.progress is Progress.RAISED else ():
-        yield Suggestion(_require_parameters(callee, [name]), f"It wants its {name}: without it, {nearest.objection}.")
+        yield Suggestion(_require_parameters(callee, [name]),
+                         f"It wants its {name}: without it, {nearest.objection}.")
     if nearest.progress is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _put_each_first)
     if nearest.progress is Progress.OTHER_NUMBERS:
-        yield from _suggest_without_own(callee, nearest.form)
+        for number, words in _NOTHING_TEXTS if _list_own_parameters(nearest.form) else ():
+            fill = partial(_fill_own, number=number)
+            yield Suggestion(callee, _tell_own(nearest.form, words), fill, is_missing=True)
 
 
 def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tuple[str, str]]:
@@ -60,7 +68,8 @@ def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tu
     flags = [each for each in callee.constructor_parameters if isinstance(each.default, bool)
              and each.name not in nearest.form.construction
              and re.search(rf"\b{re.escape(each.name)}\b", nearest.objection)]
-    yield from ((each.name, repr(not each.default)) for each in sorted(flags, key=lambda each: not each.default))
+    for each in sorted(flags, key=lambda each: not each.default):
+        yield each.name, repr(not each.default)
 
 
 def _require_flag(callee: ExaminedCallable, name: str, other: str) -> ExaminedCallable:
@@ -86,11 +95,6 @@ def _require_parameters(callee: ExaminedCallable, names: Sequence[str]) -> Exami
     return replace(callee, methods={**callee.methods, callee.call_method: called})
 
 
-def _use_even_heads(form: CallForm) -> CallForm:
-    """The form whose heads have an even width: what turns by places turns features in pairs."""
-    return replace(form, even_heads=True)
-
-
 def _may_put_first(form: CallForm) -> bool:
     """Whether it has one input, which a framework that rolls arrays may turn round."""
     return form.lift == "torch" and form.arrangement.is_one and not form.arrangement.mapped_axes
@@ -110,12 +114,6 @@ _NOTHING_TEXTS = (("0.0", "0"), ('float("-inf")', "-inf"), ("1.0", "1"))
 
 _SOMETHING_TEXT = "0.75"
 """What a parameter is filled with to see whether it does anything."""
-
-
-def _suggest_without_own(callee: ExaminedCallable, nearest: CallForm) -> Iterator[Suggestion]:
-    """With the parameters that keep their initial values set to nothing, each way."""
-    for number, words in _NOTHING_TEXTS if _list_own_parameters(nearest) else ():
-        yield Suggestion(callee, _tell_own(nearest, words), _make_own_filler(number), is_missing=True)
 
 
 def settle_own_parameters(form: CallForm, trier: Trier) -> CallForm:
@@ -146,5 +144,20 @@ def _fill_own(form: CallForm, number: str) -> CallForm:
     return replace(form, filled_tensors={**form.filled_tensors, **dict.fromkeys(_list_own_parameters(form), number)})
 
 
-def _make_own_filler(number: str) -> Callable[[CallForm], CallForm]:
-    return lambda form: _fill_own(form, number)
+def find_output_projection(form: CallForm) -> str:
+    """The submodule of PyTorch that is the output projection, such as `proj`; empty where there is none."""
+    if form.family is not CallableKind.TORCH:
+        return ""
+    paths = ["".join(path).lstrip(".") for path, text in (form.state or {}).items() if 'params["w_out"]' in text]
+    return next((path.rpartition(".")[0] for path in paths if path.count(".")), "")
+
+
+def adds_its_input(form: CallForm, trier: Trier) -> bool:
+    """Whether a form that is right before the sum answers its input more where it is asked as a whole."""
+    problem = plain_problem(form)
+    answer = trier.answer(replace(form, judged_part=""), problem)
+    if answer is None or answer.output.shape != problem.query.shape:
+        return False
+    rest = answer.output.astype(np.float64) - problem.query.astype(np.float64)
+    return any(truth.gap(rest)[0] <= tolerance_of(problem.dtype) for truth in list_expected(problem, form.default_scale,
+    form.mistake))

@@ -26,8 +26,9 @@ from attnspec.scaffold.arrangements import (
     WEIGHTS_LAYOUTS,
     OutputLayout,
 )
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.examined import GatheredInputs
 from attnspec.scaffold.form import CallForm, OutputPlace
-from attnspec.scaffold.gathered import GatheredInputs
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import (
     AnyProblem,
@@ -38,7 +39,6 @@ from attnspec.scaffold.probe_problems import (
     plain_problem,
     tolerance_of,
 )
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.writing.lines import ARRAY_NAMES
 from attnspec.scaffold.writing.source import ADAPTER_NAME, write_source
 from attnspec.scaffold.writing.telling import describe_call
@@ -114,6 +114,10 @@ class Trier:
     _born_trees: dict[str, ReturnedTree | None] = field(default_factory=dict)
     _known_mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
+    def forget_nearest(self) -> None:
+        """Look for the nearest anew. A method, so that mypy goes on checking what is done with the next."""
+        self.nearest = None
+
     def load_adapter(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
         subject = self.process.load_source(write_source(form), ADAPTER_NAME, form.lift)
@@ -129,7 +133,8 @@ class Trier:
         callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
         arrays, given, lays = _lay_out(problem, subject.declaration)
-        arrays, given = subject.hand_over(arrays, {**given, **_list_plain_keywords(problem)}, lays)
+        keywords = {name: getattr(problem, name) for name in problem.keywords - {"mask", "bias"}}
+        arrays, given = subject.hand_over(arrays, {**given, **keywords}, lays)
         try:
             whole = callee.call_whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
@@ -233,11 +238,16 @@ class Trier:
         self.keep_attempt(Attempt(form, Progress.OTHER_NUMBERS, told, measure_unlikeness(known[0], output)))
         return False
 
-    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[ReadOutput]) -> None:
+    def find_wrong(self, form: CallForm, problem: AnyProblem,
+                   scale: float | None = None) -> Attempt | None:
+        """How a form fails at a problem; None where it is right. What failed before counts no longer."""
+        self.nearest = None
+        return None if self.is_right(form, problem, scale) else self.nearest
+
+    def keep_mistaken(self, form: CallForm, problem: AnyProblem,
+                      outputs: list[ReadOutput]) -> None:
         """Remember the form if a plain mistake explains one of its outputs; also always causal."""
-        always = replace(form, limits={**form.limits, "causal_only": True},
-                         remarks=(*form.remarks, "It is always causal."))
-        for known, posed in ((form, problem), (always, problem.but(causal=True))):
+        for known, posed in ((form, problem), (form.made_always_causal, problem.but(causal=True))):
             for name, told in self._find_mistakes(posed):
                 for output in outputs:
                     if told.gap(output.array)[0] <= tolerance_of(problem.dtype):
@@ -249,7 +259,8 @@ class Trier:
         """
         arrays = problem.params if isinstance(problem, LayerProblem) else {}
         inputs = (problem.query, problem.key, problem.value, *arrays.values())
-        told = (problem.dtype, problem.sizes, problem.causal, *arrays, *(array.tobytes() for array in inputs))
+        told = (problem.dtype, problem.sizes, problem.causal, *arrays,
+                *(array.tobytes() for array in inputs))
         if told not in self._known_mistakes:
             self._known_mistakes[told] = tuple(expected_mistakes(problem))
         return self._known_mistakes[told]
@@ -285,7 +296,7 @@ class Trier:
 
 def _list_meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
     """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
-    is_either = bool(form.limits.get("causal_only")) and {"mask", "causal"} <= problem.keywords
+    is_either = form.is_always_causal and {"mask", "causal"} <= problem.keywords
     return (problem, problem.but(causal=False)) if is_either else (problem,)
 
 
@@ -302,16 +313,15 @@ def _describe_raised(raised: SubjectRaised) -> str:
 
 
 def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
-    of_heads = [f"H ≠ {form.fixed_heads}"] if form.fixed_heads else []
-    of_one = ["Hkv ≠ 1"] if form.one_kv_head else []
-    of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
-    of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
+    """The sizes that a form does not take."""
     squares = ", ".join(str(side**2) for side in range(1, _LARGEST_SIDE + 1))
-    of_squares = [f"T not in ({squares})"] if form.takes_squares else []
-    of_one_query = ["T ≠ 1"] if form.takes_one_query else []
-    of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
-    of_lengths = [*of_masks, *of_squares, *of_one_query, *of_segments]
-    return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_lengths]))
+    refusals = (
+        (f"H ≠ {form.fixed_heads}", form.fixed_heads), ("Hkv ≠ 1", form.one_kv_head),
+        ("H < 2", form.needs_several_heads), ("D % 2 ≠ 0", form.even_heads),
+        ("Dv % 2 ≠ 0", form.even_heads),
+        ("mask with T ≠ S", form.mask_of_squares), (f"T not in ({squares})", form.takes_squares),
+        ("T ≠ 1", form.takes_one_query), ("query_segments with T ≠ S", form.limits.get("segments_are_shared")))
+    return tuple(read_refusal(text) for text, is_refused in refusals if is_refused)
 
 
 def _list_shallow_arrays(returned: ReturnedTree) -> Iterator[ReturnedArray]:
@@ -338,28 +348,20 @@ def _lay_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, A
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)
         return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given_arguments, packed.lays
-    return arrays, _list_layer_arguments(problem), DENSE
+    return arrays, list_layer_arguments(problem), DENSE
 
 
-def _list_layer_arguments(problem: AnyProblem) -> Mapping[str, object]:
+def list_layer_arguments(problem: AnyProblem) -> Mapping[str, object]:
+    """What a layer is handed beside its inputs; nothing for attention."""
     return {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
-
-
-def _list_plain_keywords(problem: AnyProblem) -> Mapping[str, object]:
-    """Those in use that are no arrays."""
-    return {name: getattr(problem, name) for name in problem.keywords - {"mask", "bias"}}
 
 
 def _bring_back(back: OutputLayout, array: Array, problem: AnyProblem) -> Array | None:
     """The array as it would lie among ours, such as (B,H,T,Dv); None where it has another shape."""
-    sizes, width = problem.sizes, _find_output_width(problem)
-    lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
+    sizes = problem.sizes
+    out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
+    width = sizes.H * sizes.Dv if out is None else int(out.shape[1])  # of a layer that projects its output
+    lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width}
     if array.shape != back.lengths(lengths):
         return None
     return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))
-
-
-def _find_output_width(problem: AnyProblem) -> int:
-    """Of the output of a layer that projects it."""
-    out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
-    return 0 if out is None else int(out.shape[1])

@@ -7,14 +7,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from attnspec.core.forms import STATE
 from attnspec.problems.problem import join_past
 from attnspec.scaffold.decoders import is_right_behind_past, pose_step
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Site
+from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.inner_bias import depends_on_distance, list_call_replacements, list_tensors
 from attnspec.scaffold.lookup import find_parameters, normalise_name
 from attnspec.scaffold.meaning import find_roles
@@ -39,19 +39,25 @@ class RotationSwitch:
     quarter_turn: Mapping[str, str] = field(default_factory=dict)
 
 
-def list_rotation_switches(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[RotationSwitch]:
+def list_rotation_switches(form: CallForm, parameters: Parameters,
+                           trier: Trier) -> Iterator[RotationSwitch]:
     """Every way in which a layer may let its rotation be switched off. form: the nearest, as far as it is known."""
     for at, listed in parameters.items():
         for each in listed:
             if each.default is True and _ROTATION_FLAG.search(normalise_name(each.name)):
-                yield RotationSwitch(f"{each.name} is False", _give_argument(at, each.name, "False"))
+                yield RotationSwitch(f"{each.name} is False",
+                                     _give_argument(at, each.name, "False"))
     for each in find_parameters("positions", parameters[Site.CALL]):
         if not each.is_required and form.lift == "torch":
             zeros = "torch.zeros((B, T), dtype=torch.int32)"
-            yield RotationSwitch(f"{each.name} is 0 everywhere", _give_argument(Site.CALL, each.name, zeros))
+            yield RotationSwitch(f"{each.name} is 0 everywhere",
+                                 _give_argument(Site.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _list_tensor_switches(list_tensors(form, trier))
-    yield from _list_call_switches(form, trier)
+    for places, names in list_call_replacements(form, trier, TURNING_NAME):
+        off = partial(replace, replacements=places, stopped_rotations=tuple(names),
+                      even_heads=True)
+        yield RotationSwitch(f"{_join_names(names)} is replaced by what turns nothing", off)
 
 
 def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallForm]:
@@ -84,22 +90,13 @@ def _list_tensor_switches(names: list[str]) -> Iterator[RotationSwitch]:
         yield RotationSwitch(f"{_join_names(frequencies)} is set to 0", _fill_tensors(zeros))
 
 
-def _list_call_switches(form: CallForm, trier: Trier) -> Iterator[RotationSwitch]:
-    """By the functions, methods and submodules that are named for turning: others stand in their place in a call."""
-    for places, names in list_call_replacements(form, trier, TURNING_NAME):
-        yield RotationSwitch(f"{_join_names(names)} is replaced by what turns nothing", _replace_calls(places, names))
-
-
-def _replace_calls(places: Mapping[str, str], names: list[str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, replacements=places, stopped_rotations=tuple(names), even_heads=True)
-
-
 def _join_names(names: list[str]) -> str:
     return " and ".join(names)
 
 
 def _fill_tensors(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, filled_tensors=filled, stopped_rotations=tuple(filled), even_heads=True)
+    return lambda form: replace(form, filled_tensors=filled, stopped_rotations=tuple(filled),
+                                even_heads=True)
 
 
 def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -111,7 +108,8 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
     both = " ".join(handed.values())
     if "ones(" not in both or "zeros(" not in both:
         return form
-    exchanged = {name: _exchange_ones_and_zeros(text) for name, text in handed.items()}
+    exchanged = {name: re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
+                 for name, text in handed.items()}
     turned = replace(form, arguments={**form.arguments, **exchanged}, even_heads=True, variants={})
     listed = _join_names([*handed])
     said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
@@ -120,20 +118,18 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
     return _add_turned_variant(known, turned, trier)
 
 
-def _exchange_ones_and_zeros(text: str) -> str:
-    """Python with ones for zeros, and zeros for ones."""
-    return re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
-
-
 def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
     """A form that is right with its rotation switched off: what is said of that, the variant that turns by a quarter,
     and whether its positions go on behind a cache.
     """
     said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
             f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
-    form = replace(form, warnings=(said, *form.warnings))
+    form = form.with_warning(said)
     form = form if switch.quarter_turn else _check_distances(form, trier)
-    return _add_quarter_turn(_check_turned_steps(form, trier), switch, trier)
+    form = _check_turned_steps(form, trier)
+    if not switch.quarter_turn:
+        return form
+    return _add_turned_variant(form, replace(form, filled_tensors=switch.quarter_turn, variants={}), trier)
 
 
 def _check_distances(form: CallForm, trier: Trier) -> CallForm:
@@ -142,30 +138,24 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
     """
     if not form.replacements and not form.filled_tensors:
         return form
-    if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}), trier) is not False:
+    if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}),
+                           trier) is not False:
         return form
     warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
                "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
                "check does not judge that.")
-    return replace(form, warnings=(warning, *form.warnings))
-
-
-def _add_quarter_turn(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
-    """With the variant that turns queries and keys alike, after which nothing is otherwise."""
-    if not switch.quarter_turn:
-        return form
-    return _add_turned_variant(form, replace(form, filled_tensors=switch.quarter_turn, variants={}), trier)
+    return form.with_warning(warning)
 
 
 def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
     """With a variant that turns by a quarter, and a warning where it answers otherwise."""
-    trier.nearest = None
-    if trier.is_right(variant, plain_problem(variant)):
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is None:
         return replace(form, variants={**form.variants, QUARTER_TURN: variant})
-    against = trier.nearest.objection if trier.nearest else "its output is another"
-    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {against}. Queries and keys are not turned "
-               f"alike: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, QUARTER_TURN: variant}, warnings=(warning, *form.warnings))
+    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. Queries and keys are "
+               f"not turned alike: attnspec check says what is wrong.")
+    return replace(form, variants={**form.variants, QUARTER_TURN: variant},
+                   warnings=(warning, *form.warnings))
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
@@ -191,7 +181,7 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
         return form
     why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as "
            "where positions restart at 0 in each call. So it is left out.")
-    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE), cache_path="",
+    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE),
+                    cache_path="",
                     kept_cache=None)
     return dense.leave_out(name, why, [STATE])
-

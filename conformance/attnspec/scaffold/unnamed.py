@@ -12,16 +12,14 @@ from dataclasses import replace
 from attnspec.core.forms import ROWS, STATE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.scaffold.decoders import learn_cache
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallForm, Site
-from attnspec.scaffold.learning import LEARNING_STEPS, hand_on
+from attnspec.scaffold.form import CallForm, Parameters, Site
+from attnspec.scaffold.learning import LEARNING_STEPS, hand_on, may_learn_keyword
 from attnspec.scaffold.lookup import TheirParameter
+from attnspec.scaffold.masks import HIDES_QUERIES, KEY_MASK_LIMITS, read_as_key_mask
 from attnspec.scaffold.meaning import find_roles
-from attnspec.scaffold.padding import add_padded_variant
-from attnspec.scaffold.pages import may_learn_keyword
 from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.row_masks import HIDES_QUERIES, KEY_MASK_LIMITS, read_as_key_mask
 from attnspec.scaffold.trial_adapter import Progress, Trier
+from attnspec.scaffold.variants import add_padded_variant
 
 _FLAG_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if word.annotation == "bool")
 _NUMBER_KEYWORDS = frozenset(word.name for word in KEYWORDS.values()
@@ -46,14 +44,15 @@ def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     for parameter in _list_unnamed(form, parameters):
         form = _vary_number(form, parameter, trier)
     for parameter in parameters[Site.CALL]:
-        if parameter.name not in {*form.array_names, *form.arguments, *(each.parameter for each in form.bindings)}:
+        if parameter.name not in {*form.array_names, *form.arguments,
+                                  *(each.parameter for each in form.bindings)}:
             form = add_padded_variant(form, parameter, trier)
     untried = _list_untried(form, parameters)
     if not untried:
         return form
     warning = (f"NOT TRIED: {', '.join(untried)}. What {'these do' if len(untried) > 1 else 'it does'} could not be "
                "found out, and is not judged.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _list_unnamed(form: CallForm, parameters: Parameters) -> Iterator[TheirParameter]:
@@ -96,15 +95,17 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
     is_told = bool(_TUNING_NAME.search(parameter.name)) and not form.positional_order
     if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
         return form
-    variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)}, variants={})
-    trier.nearest = None
-    if trier.is_right(variant, plain_problem(variant)):
+    variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)},
+                      variants={})
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is None:
         return replace(form, variants={**form.variants, parameter.name: variant})
-    if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS:
+    if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
-    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {trier.nearest.objection}. It "
+    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {wrong.objection}. It "
                "should change nothing: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, parameter.name: variant}, warnings=(warning, *form.warnings))
+    return replace(form, variants={**form.variants, parameter.name: variant},
+                   warnings=(warning, *form.warnings))
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:
@@ -125,15 +126,10 @@ def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
     return (parameter.default is None or parameter.is_required) and keyword != "causal"
 
 
-def _is_place(name: str, role: str, at: Site) -> bool:
-    """Whether a parameter of a call says where in a sequence it stands, and not which layer of a model it is."""
-    return role == "place" and at is Site.CALL and "layer" not in name.lower()
-
-
 def _list_untried(form: CallForm, parameters: Parameters) -> list[str]:
     """The parameters to which no check hands anything, by name: those of the call first."""
     harmless = {name for at, listed in parameters.items() for name, role in find_roles(listed, at).items()
-                if role in _HARMLESS_ROLES and not _is_place(name, role, at)}
+                if role in _HARMLESS_ROLES and (role != "place" or at is Site.CONSTRUCTOR or "layer" in name.lower())}
     names = [name for name in form.defaults
              if name not in {*harmless, *form.unjudged_parameters, *_HARMLESS_NAMES, "training"}]
     called = {each.name for each in parameters[Site.CALL]}

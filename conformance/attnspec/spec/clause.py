@@ -122,7 +122,7 @@ class Clause:
         return is_held and not any(self.runs.values())
 
     @property
-    def made(self) -> frozenset[str]:
+    def made_forms(self) -> frozenset[str]:
         """The forms of a subject that it asks for, which attnspec makes itself."""
         return frozenset(str(word.args.get("form", "")) for word in self.then if word.name == MAKING)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attnspec.core import paths
 from attnspec.core.conventions import PROFILES
-from attnspec.core.errors import FileLocation, SpecError, quoted
+from attnspec.core.errors import FileLocation, SpecError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Glance, Spec, Word
@@ -110,7 +110,7 @@ def _refuted_by(fields: Fields) -> tuple[str, ...]:
 
 def _problem(name: str, fields: Fields) -> Word:
     if not _NAME.fullmatch(name):
-        message = f"{quoted(name)} is not a name for a problem: lower-case letters, digits and _ only."
+        message = f"{quote_value(name)} is not a name for a problem: lower-case letters, digits and _ only."
         raise SpecError(message, where=fields.place())
     fields.text("kind")
     return Word(name, fields.mapping, fields.place())
@@ -120,7 +120,7 @@ def _id(fields: Fields) -> str:
     identity = fields.text("id")
     if not _ID.fullmatch(identity):
         raise fields.complain("id", "should look like causal.no_lookahead (lower case, a dot), not "
-                              f"{quoted(identity)}.")
+                              f"{quote_value(identity)}.")
     if len(identity) > LONGEST_ID:
         raise fields.complain("id", f"has {len(identity)} characters; {LONGEST_ID} are the most.")
     return identity
@@ -226,7 +226,7 @@ def _word(value: object, place: FileLocation) -> Word:
 
 def _name(fields: Fields, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SpecError(f"{quoted(name)} is not a name: lower-case letters, digits and _ "
+        raise SpecError(f"{quote_value(name)} is not a name: lower-case letters, digits and _ "
                         "only.", where=fields.place(name))
     return name
 
@@ -269,7 +269,7 @@ def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Bibliog
 def _source(key: str, fields: Fields) -> BibliographyEntry:
     fields.refuse_other_keys(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
-        raise SpecError(f"{quoted(key)} is not a key for a source: lower-case letters, digits and _ only.",
+        raise SpecError(f"{quote_value(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())
     return BibliographyEntry(
         key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
@@ -373,7 +373,7 @@ def _theme(
     fields.refuse_other_keys({"theme", "clauses"})
     theme, expected = fields.text("theme"), file.removesuffix(".yaml")
     if theme != expected:
-        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {quoted(theme)}.")
+        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {quote_value(theme)}.")
     for clause in fields.read_each("clauses", "a clause"):
         try:
             yield _refutable(read_clause(clause, theme, context))

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from attnspec.core import paths
-from attnspec.core.errors import AttnspecError, FileLocation, SpecError, quoted
+from attnspec.core.errors import AttnspecError, FileLocation, SpecError, quote_value
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 24  # no file of ours nests half as deep; without a limit Python's own stack would be it
@@ -118,7 +118,7 @@ def describe(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     names = {str: "text", int: "a whole number", float: "a number"}
-    return f"{names.get(type(value), type(value).__name__)} ({quoted(value)})"
+    return f"{names.get(type(value), type(value).__name__)} ({quote_value(value)})"
 
 
 def _decode_text(data: bytes, file: str, error: type[AttnspecError]) -> str:
@@ -192,9 +192,9 @@ class _Builder:
 
     def _value(self, event: yaml.Event, *, depth: int) -> object:
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            raise self._complain(f"{quoted(event.anchor)} is an anchor or alias; write the value out.", event)
+            raise self._complain(f"{quote_value(event.anchor)} is an anchor or alias; write the value out.", event)
         if (tag := getattr(event, "tag", None)) is not None:
-            raise self._complain(f"the tag {quoted(tag)} is not allowed; write a plain value.", event)
+            raise self._complain(f"the tag {quote_value(tag)} is not allowed; write a plain value.", event)
         if depth > _DEEPEST:
             raise self._complain(f"nests deeper than {_DEEPEST} levels.", event)
         if isinstance(event, yaml.ScalarEvent):
@@ -217,10 +217,10 @@ class _Builder:
     def _key(self, event: yaml.Event) -> str:
         key = self._value(event, depth=0) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else None
         if not isinstance(key, str):
-            spelled = quoted(event.value) if isinstance(event, yaml.ScalarEvent) else "a list or mapping"
+            spelled = quote_value(event.value) if isinstance(event, yaml.ScalarEvent) else "a list or mapping"
             raise self._complain(f"{spelled} cannot be a key: keys are text. Quote it if text is meant.", event)
         if len(key) > _LONGEST_KEY:
-            raise self._complain(f"{quoted(key)} cannot be a key: at most {_LONGEST_KEY} characters are.", event)
+            raise self._complain(f"{quote_value(key)} cannot be a key: at most {_LONGEST_KEY} characters are.", event)
         return key
 
     def _sequence(self, start: yaml.Event, depth: int) -> LocatedList:
@@ -350,14 +350,14 @@ class Fields:
         """An http or https address."""
         address = self.text(key, default)
         if address and (wrong := _unusable(address)):
-            raise self.complain(key, f"should be an address {wrong}, not {quoted(address)}.")
+            raise self.complain(key, f"should be an address {wrong}, not {quote_value(address)}.")
         return address
 
     def name(self, key: str) -> str:
         """What a subject or a finding is called: part of commands, of ids and of file names."""
         name = self.text(key)
         if not NAME.fullmatch(name):
-            raise self.complain(key, f"should be a name of {NAME_SAYS}, not {quoted(name)}.")
+            raise self.complain(key, f"should be a name of {NAME_SAYS}, not {quote_value(name)}.")
         return name
 
     def one_of(self, key: str, known: Collection[str], default: str | _Missing = REQUIRED, *, kind: str = "") -> str:

@@ -69,7 +69,7 @@ _READ_TOGETHER: Mapping[str, tuple[str, ...]] = {
     name: each.read_with for part in load_parts("limits") for name, each in part.CHOICES.items() if each.read_with}
 """By attribute, those without which its value cannot be judged."""
 
-_MISTYPED_NAMES = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
+_MISTYPED_LIKENESS = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
 def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
@@ -91,7 +91,8 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
         beside = {other: given[other] for other in _READ_TOGETHER.get(attribute, ()) if other in given}
         _check_value(function, name, attribute, value, beside)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
-                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
+                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled,
+                   form=signature.form,
                    given=signature.given)
     if wrong := lacks_parameter(said.limits, said.keywords, name):
         raise TargetError(f"{function.place}: {name}.{wrong}")
@@ -142,7 +143,7 @@ def _check_value(function: FunctionDescription, name: str, attribute: str, value
 def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
     """Raise TargetError for an attribute that means to declare something and does not."""
     known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
-    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_NAMES)), "")
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_LIKENESS)), "")
     if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _read_plain(value) == kind.value):
         return
     raise TargetError(f"{name} has an attribute {attribute!r}; {_find_way(name, meant, value, kind)}", where=place)

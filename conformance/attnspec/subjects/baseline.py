@@ -27,7 +27,7 @@ from attnspec.core.plan import is_left_out
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.yaml_lines import Fields, load_yaml, shown_path
-from attnspec.subjects.registry import Finding, findings_of
+from attnspec.subjects.findings import Finding, findings_of
 
 if TYPE_CHECKING:
     from attnspec.problems.problem import Recipe
@@ -73,7 +73,8 @@ def read_conditions(fields: Fields) -> TriedConditions:
     found: dict[Key, Conditions] = {}
     for made in fields.read_each("made", "what the list was made under", optional=True):
         made.refuse_other_keys(_MADE_FIELDS)
-        conditions = Conditions(made.text("attnspec"), made.text("spec"), made.choice("effort", Effort),
+        conditions = Conditions(made.text("attnspec"), made.text("spec"),
+                                made.choice("effort", Effort),
                                 made.integer("seed"), made.flag("strict", default=False))
         for tried in made.read_each("tried", "what was tried"):
             found.update(dict.fromkeys(_list_keys(tried), conditions))
@@ -84,7 +85,8 @@ def _list_keys(tried: Fields) -> Iterator[Key]:
     tried.refuse_other_keys(_TRIED_FIELDS)
     for subject in tried.texts("subjects"):
         for dtype in tried.choices("dtypes", DType, kind="dtype"):
-            yield from ((subject, clause, dtype.value) for clause in tried.text("clauses").split())
+            for clause in tried.text("clauses").split():
+                yield subject, clause, dtype.value
 
 
 def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
@@ -113,7 +115,8 @@ def _is_put(outcome: Outcome) -> bool:
 
 def _conditions_as_yaml(conditions: Conditions, keys: Iterable[Key]) -> dict[str, object]:
     strict = {"strict": True} if conditions.is_strict else {}
-    return {"attnspec": conditions.attnspec, "spec": conditions.spec, "effort": conditions.effort.value,
+    return {"attnspec": conditions.attnspec, "spec": conditions.spec,
+            "effort": conditions.effort.value,
             "seed": conditions.seed, **strict, "tried": list(_group_clauses(keys))}
 
 
@@ -174,16 +177,13 @@ class KnownConvention:
     dtypes: tuple[DType, ...]
 
 
-def read_known_conventions(fields: Fields) -> tuple[KnownConvention, ...]:
-    """What a baseline lists under `conventions`; nothing in a file of before. Raises UsageError with file and line."""
-    return tuple(map(_convention_entry, fields.read_each("conventions", "a known convention", optional=True)))
-
-
 def _convention_entry(fields: Fields) -> KnownConvention:
     fields.refuse_other_keys(_CONVENTION_FIELDS)
     name = fields.one_of("convention", _CONVENTION_NAMES)
-    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers, kind=f"answer to {name}")
-    return KnownConvention(fields.text("subject"), name, answer, fields.choices("dtypes", DType, kind="dtype"))
+    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers,
+                           kind=f"answer to {name}")
+    return KnownConvention(fields.text("subject"), name, answer,
+                           fields.choices("dtypes", DType, kind="dtype"))
 
 
 def index_conventions(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
@@ -198,8 +198,8 @@ def changed_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> 
     found = {each.name: each.answer for each in outcome.probed}
     at = outcome.subject, outcome.dtype.value
     for name in dict.fromkeys(form for each in found for form in (each, *_list_forms(each))):
-        was, is_now = _find_answer(name, {key[2]: known[key] for key in known if key[:2] == at}), _find_answer(name,
-                                                                                                               found)
+        was = _find_answer(name, {key[2]: known[key] for key in known if key[:2] == at})
+        is_now = _find_answer(name, found)
         if was and was != is_now:
             return name, f"convention {name} was {was}, is {is_now}"
     return "", ""
@@ -236,10 +236,12 @@ def _list_entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, ob
         grouped[subject, name, answer].append(dtype)
     order = [dtype.value for dtype in DType]
     for (subject, name, answer), dtypes in sorted(grouped.items()):
-        yield {"subject": subject, "convention": name, "answer": answer, "dtypes": sorted(dtypes, key=order.index)}
+        yield {"subject": subject, "convention": name, "answer": answer,
+               "dtypes": sorted(dtypes, key=order.index)}
 
 
-_ENTRY_FIELDS = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
+_ENTRY_FIELDS = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason",
+                 "processor")
 _FILE_HEAD = """\
 # The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
 # expected. The gate fails if a clause fails that did not fail then, and if a listed failure is another one now.
@@ -282,7 +284,8 @@ class BaselineEntry:
     def deviation(self, findings: Findings) -> Deviation:
         """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
         reason = self._find_explanation(findings).says if self.finding else self.reason or "known"
-        return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
+        return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),),
+                         self.where, self.where.file,
                          self.how, self.case, self.finding)
 
     def _find_explanation(self, findings: Findings) -> Finding:
@@ -302,8 +305,9 @@ def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
-    """The conventions that a baseline lists. Raises UsageError with file and line."""
-    return read_known_conventions(_read_fields(path))
+    """The conventions that a baseline lists; none in a file of before. Raises UsageError with file and line."""
+    listed = _read_fields(path).read_each("conventions", "a known convention", optional=True)
+    return tuple(map(_convention_entry, listed))
 
 
 def read_tried(path: Path) -> TriedConditions:
@@ -322,10 +326,12 @@ def _read_fields(path: Path) -> Fields:
 
 def _read_entry(fields: Fields) -> BaselineEntry:
     fields.refuse_other_keys(_ENTRY_FIELDS)
-    verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
+    verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES),
+                            kind="verdict of a failure")
     return BaselineEntry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
-        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]}, where=fields.place("clause"))
+        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]},
+        where=fields.place("clause"))
 
 
 def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
@@ -400,9 +406,11 @@ def _find_listed_failure(outcome: Outcome, *, is_listed: bool, strict: bool) -> 
     return outcome if gates else None
 
 
-def _make_entry(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
+def _make_entry(outcome: Outcome, before: BaselineEntry | None,
+                findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
-    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value,
+    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value,
+                          outcome.verdict.value,
                           outcome.failure_kind, evidence.recipe if evidence else "",
                           processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
@@ -418,11 +426,11 @@ def _make_entry(outcome: Outcome, before: BaselineEntry | None, findings: Findin
 # What this machine's processor can do
 
 
-_KNOWN_FEATURES = Path("/proc/cpuinfo")
+_PROCESSOR_FILE = Path("/proc/cpuinfo")
 
 
 @cache
-def processor_features(told: Path = _KNOWN_FEATURES) -> frozenset[str]:
+def processor_features(told: Path = _PROCESSOR_FILE) -> frozenset[str]:
     """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")

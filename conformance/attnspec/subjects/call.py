@@ -85,8 +85,10 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     own code in which it happened.
     """
 
-    def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "", is_stated: bool = False, module: str = "", place: FileLocation | None = None,
+    def __init__(self, summary: str, traceback: str, stderr: str = "", *,
+                 classes: frozenset[str] = frozenset(),
+                 statement: str = "", is_stated: bool = False, module: str = "",
+                 place: FileLocation | None = None,
                  own_place: FileLocation | None = None, act: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
@@ -216,7 +218,8 @@ class Call:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
         keywords = {name: _keyword_value(value, kept) for name, value in self.keywords.items()}
         inputs = [kept[id(each)] for each in self.arrays.values()]
-        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt, self.is_backward,
+        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows, self.wrt,
+                         self.is_backward,
                          self.form)
 
 
@@ -275,7 +278,8 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def read_answer(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
+def read_answer(ended: CallEnding, call: Call, changed: Set[int],
+                now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
@@ -305,7 +309,8 @@ def read_answer(ended: CallEnding, call: Call, changed: Set[int], now: Callable[
     said = portable_text(ended.stderr) if ended.stderr else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[name_gradient(name)] for name in call.wrt}
-    return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
+    return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases,
+                         said, is_kept,
                          gradients, found.get("lse"), by_input)
 
 
@@ -321,9 +326,11 @@ def read_raised(told: Mapping[str, Any], said: str) -> SubjectRaised:
     statement = str(told["statement"])
     # a host that was written by others need not say how it was raised; its statement tells nearly always
     is_stated = bool(told.get("is_stated", statement.startswith(("raise", "assert"))))
-    return SubjectRaised(portable_text(str(told["summary"])), portable_text(str(told["traceback"])),
+    return SubjectRaised(portable_text(str(told["summary"])),
+                         portable_text(str(told["traceback"])),
                          portable_text(said),
-                         classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
+                         classes=frozenset(map(str, told["classes"])), statement=statement,
+                         is_stated=is_stated,
                          module=module, place=_format_place(file, int(line)),
                          own_place=_format_place(*told.get("at", ("", 0))),
                          act=str(told.get("act") or ""))
@@ -354,7 +361,8 @@ def _describe_unusable(told: Mapping[str, Any], call: Call) -> str:
 
 def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     """What came back where the output, of any shape, is due, if it is no array. A host need not say whether it is."""
-    is_none = told["name"] not in {"the pair", "the mapping", "the cache"} and told.get("is_array") is False
+    is_none = told["name"] not in {"the pair", "the mapping",
+                                   "the cache"} and told.get("is_array") is False
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
 
@@ -419,7 +427,8 @@ def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
     inputs, rest = parameters[:len(_GIVEN)], [each for each in parameters[len(_GIVEN):] if each.kind not in _STARS]
     if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
         raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four should be query, key, "
-                          f"value and grad_output, given by position: {form}.", where=described.where)
+                          f"value and grad_output, given by position: {form}.",
+                          where=described.where)
     if wrong := _find_misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
         raise TargetError(f"{name} takes {wrong.format(form)}", where=described.where)
     known = frozenset(each.name for each in rest)
@@ -481,10 +490,11 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
     """The output's gradient, (B,H,T,Dv), as it is handed over, in the dtype that the output should have, as it lies."""
     assert problem.grad_output is not None
-    return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
+    return problem.grad_output.astype(numpy_dtype(declaration.returned_dtype(problem.dtype)), copy=False)
 
 
-def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
+def call_of_framework(problem: Problem, arrays: Mapping[str, Array],
+                      keywords: Mapping[str, object], grad: Array,
                       limits: Limits, *, once: frozenset[str] = frozenset()) -> Call:
     """A call that a framework differentiates: output and gradients come back.
 
@@ -495,10 +505,12 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
     parameters = _list_parameters(problem, keywords)
     shapes = (grad.shape, *_list_gradient_shapes(problem, arrays, inputs, parameters))
     names = (*inputs, *parameters)
-    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(name_gradient, names)), names)
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes,
+                (OUTPUT, *map(name_gradient, names)), names)
 
 
-def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
+def call_of_backward(problem: Problem, arrays: Mapping[str, Array],
+                     keywords: Mapping[str, object], grad: Array,
                      limits: Limits, *, once: frozenset[str] = frozenset(),
                      kept: Mapping[str, object] = MappingProxyType({})) -> Call:
     """A call of the backward pass: gradients come back. arrays: query (B,H,T,D) and its like.  grad: as the output is.

@@ -88,7 +88,8 @@ class Hosted:
         about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
         there = self.client.surroundings
         started = "interpreter" if there.is_here else "host"
-        return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
+        return {**about, "device": str(self.framework.get("device", "cpu")),
+                **self.framework.get("about", {}),
                 **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
                    else {})}
 
@@ -124,7 +125,8 @@ class Hosted:
         given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
         arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
         places = {id(array): at for at, array in enumerate(arrays)}
-        header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
+        header = {"do": "call", "of": self.number, "lift": self.lift,
+                  "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
                   "keywords": _keywords_as_json(call.keywords, places),
                   "dtype": call.dtype.value, "shapes": call.shapes,

@@ -17,7 +17,8 @@ from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
 
-DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims",
+            "lift", "compiles",
             "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
@@ -30,10 +31,10 @@ CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXE
            **{name: (each.known, each.kind) for part in load_parts("limits") for name, each in part.CHOICES.items()}}
 SPELLINGS = {name: each.read for part in load_parts("limits") for name, each in part.CHOICES.items()}
 """By limit of an aspect, how an answer is read that has more than one spelling."""
-CUT_FIELD = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
+CUT_AXES = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
-_PLAIN_FIELDS = Limits()
-_LARGEST_SIZE = {"min_head_width": 512}
+_NO_LIMITS = Limits()
+_LARGEST_LIMITS = {"min_head_width": 512}
 _LARGEST_OTHER = 10**6
 
 
@@ -68,8 +69,8 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
 
 def _read_blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
-    fields.refuse_other_keys(CUT_FIELD)
-    return {axis: _read_block_lengths(fields, axis) for axis in CUT_FIELD if axis in fields.mapping}
+    fields.refuse_other_keys(CUT_AXES)
+    return {axis: _read_block_lengths(fields, axis) for axis in CUT_AXES if axis in fields.mapping}
 
 
 def _read_block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
@@ -114,7 +115,7 @@ def _read_limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limi
         return fields.one_of(name, known, kind=kind)
     if name == "refuses":
         return tuple(_parse_refusal(fields, text) for text in fields.texts(name))
-    return _read_size(fields, name) if type(getattr(_PLAIN_FIELDS, name)) is int else fields.flag(name)
+    return _read_size(fields, name) if type(getattr(_NO_LIMITS, name)) is int else fields.flag(name)
 
 
 def _parse_refusal(fields: Fields, text: str) -> Refusal:
@@ -126,7 +127,7 @@ def _parse_refusal(fields: Fields, text: str) -> Refusal:
 
 def _read_size(fields: Fields, name: str) -> int:
     """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
-    least, most = getattr(_PLAIN_FIELDS, name), _LARGEST_SIZE.get(name, _LARGEST_OTHER)
+    least, most = getattr(_NO_LIMITS, name), _LARGEST_LIMITS.get(name, _LARGEST_OTHER)
     size = fields.integer(name)
     if not least <= size <= most:
         raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")

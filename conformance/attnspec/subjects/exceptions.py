@@ -88,7 +88,8 @@ float32 weights and float16 values is a cast that was forgotten.
 
 _HAS_NO_DERIVATIVE = (
     "modified by an inplace operation", "must implement either the backward", "is not implemented",
-    "not implemented for", "Reverse-mode differentiation does not work", "Differentiation rule for",
+    "not implemented for", "Reverse-mode differentiation does not work",
+    "Differentiation rule for",
     "not differentiable", "cannot be differentiated")
 """How PyTorch and JAX say that. What else is raised in a backward pass is a failure."""
 
@@ -98,7 +99,8 @@ _OF_FOREIGN_DTYPE = re.compile(
 """What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
 
 
-def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topic: Topic = Topic.CALL) -> str:
+def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
+                  topic: Topic = Topic.CALL) -> str:
     """The words of a refusal; empty where the exception is a failure.
 
     home: the package or module of the function itself.  topic: what the refusal is to be about.
@@ -107,7 +109,9 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topi
         return raised.summary
     if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
         return ""
-    words = _find_words(raised)
+    words = raised.summary
+    if raised.is_mute and raised.statement:  # a bare `assert` says what its code says
+        words = f"{words}: {raised.statement}"
     is_clear = "NotImplementedError" in raised.classes if topic is Topic.CALL else False
     return words if is_clear or _speaks_of(words, topic, problem, is_code=raised.is_mute) else ""
 
@@ -141,11 +145,6 @@ def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
     if not DTYPES[dtype].is_of_numpy and is_of_numpy and _OF_FOREIGN_DTYPE.search(message):
         return True
     return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
-
-
-def _find_words(raised: SubjectRaised) -> str:
-    """What it says: a bare `assert` says what its code says."""
-    return f"{raised.summary}: {raised.statement}" if raised.is_mute and raised.statement else raised.summary
 
 
 def _speaks_of(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:
@@ -202,12 +201,9 @@ def is_fault_of_adapter(raised: SubjectRaised) -> bool:
         return True
     if any(word in name for word in TRACING_WORDS for name in raised.classes):
         return True
-    return raised.act == COMPUTING and bool(raised.classes & _STUMBLES or _is_unpacking(raised))
-
-
-def _is_unpacking(raised: SubjectRaised) -> bool:
-    """Whether an answer had more or fewer parts than the adapter takes it to have."""
-    return "values to unpack" in raised.summary or "cannot unpack" in raised.summary
+    # an answer had more or fewer parts than the adapter takes it to have
+    is_unpacking = "values to unpack" in raised.summary or "cannot unpack" in raised.summary
+    return raised.act == COMPUTING and (is_unpacking or bool(raised.classes & _STUMBLES))
 
 
 _OF_PYTHON = re.compile(r"(site|dist)-packages|/python3?[\d.]*(\.zip|/lib-dynload)?/?$")
@@ -220,15 +216,20 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
         return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
     if kind == "syntax":
-        return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_format_place(told))
+        return TargetError(f"{name!r} is no valid Python: {told['message']}.",
+                           where=_format_place(told))
     if kind == "no_file":
         path = Path(name)
-        return TargetError(f"there is no such file.{near_file(path)}", where=FileLocation(str(path)))
+        return TargetError(f"there is no such file.{near_file(path)}",
+                           where=FileLocation(str(path)))
     if kind == "no_python":
-        return TargetError("is not a Python file; its name should end in .py.", where=FileLocation(name))
+        return TargetError("is not a Python file; its name should end in .py.",
+                           where=FileLocation(name))
     if kind == "member":
         place = FileLocation(shown_path(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
-        return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_nearest_callable(told)}",
+        name, public = str(told["part"]), list(map(str, told["members"]))
+        nearest = hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
+        return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}",
                                 where=place)
     return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
                          where=_format_place(told) if told.get("file") else None)
@@ -271,18 +272,13 @@ def _describe_search(told: Mapping[str, Any]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _nearest_callable(told: Mapping[str, Any]) -> str:
-    """A hint: the nearest public callable of a module or class, or those that it defines itself."""
-    name, public = str(told["part"]), list(map(str, told["members"]))
-    return hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
-
-
 def not_callable(function: FunctionDescription, target: str, importable: str) -> TargetError:
     """Makes the error for a class, or for what cannot be called at all. importable: the class as `attnspec init` is
     told it.
     """
     if function.is_class:
-        return no_function(target, function.qualname.rpartition(".")[2], importable, function.where)
+        return no_function(target, function.qualname.rpartition(".")[2], importable,
+                           function.where)
     return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
                        "attend(query, key, value, *, ...).")
 
@@ -295,11 +291,7 @@ def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
     if death.reason.startswith(DIED_REASON):
-        return f"{doing} ends the process{death.reason.removeprefix(DIED_REASON)}.{_last_words(death)}"
+        lines = death.printed.strip().splitlines()
+        last = f" Its last words: {portable_text(lines[-1])}" if lines else ""
+        return f"{doing} ends the process{death.reason.removeprefix(DIED_REASON)}.{last}"
     return f"{doing} ends the process: {death.reason}."
-
-
-def _last_words(death: ProcessDeath) -> str:
-    """The last line that the process printed."""
-    lines = death.printed.strip().splitlines()
-    return f" Its last words: {portable_text(lines[-1])}" if lines else ""

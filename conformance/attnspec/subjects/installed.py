@@ -23,7 +23,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from attnspec.core.errors import TargetError, quoted
+from attnspec.core.errors import TargetError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
 from attnspec.record.events import SUBJECT_LIBRARIES
@@ -120,7 +120,8 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     """
     if not audited_command():
         return {}
-    client = _start_client(_audited_surroundings[0].command, is_here=_audited_surroundings[0].is_here)
+    client = _start_client(_audited_surroundings[0].command,
+                           is_here=_audited_surroundings[0].is_here)
     versions = {name: installed_version(name) for name in distributions}
     about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
     return {**about, **{name: version for name, version in versions.items() if version}}
@@ -184,7 +185,8 @@ def read_modules(fields: Fields) -> str:
     names = fields.text("requires", "")
     for name in names.split():
         if not all(part.isidentifier() for part in name.split(".")):
-            raise fields.complain("requires", f"should name modules, as in 'onnxruntime mlx.core', not {quoted(name)}.")
+            raise fields.complain("requires", "should name modules, as in 'onnxruntime mlx.core', not "
+                                              f"{quote_value(name)}.")
     return names
 
 
@@ -207,8 +209,8 @@ def read_variables(fields: Fields) -> Mapping[str, str]:
     """Environment variables with their values. Raises the error of the fields."""
     for name in fields.mapping:
         if not _VARIABLE_NAME.fullmatch(name):
-            raise fields.error(f"{quoted(name)} is not a name for an environment variable: letters, digits and _ only.",
-                               where=fields.place(name))
+            raise fields.error(f"{quote_value(name)} is not a name for an environment variable: letters, digits and _ "
+                               "only.", where=fields.place(name))
     return read_texts(fields)
 
 
@@ -238,7 +240,7 @@ def _is_met(fields: Fields, python: str) -> bool:
         version = installed_version(needed.name, python)
         return bool(version) and needed.specifier.contains(version, prereleases=True)
     except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
-        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
+        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quote_value(where)}."
         raise fields.complain("where", message) from None
 
 
@@ -273,8 +275,8 @@ class RangeEnd:
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd,
-                                                                                                              ...]:
+def read_ends(fields: Fields, distribution: str, versions: str,
+              of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd, ...]:
     """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
     if neither gives it. Raises the error of the fields.
     """
@@ -286,7 +288,8 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
     for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
-            ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"), distribution,
+            ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"),
+                                    distribution,
                                     versions)
     return tuple(ends[which] for which in RangePlace if which in ends)
 
@@ -301,7 +304,7 @@ def _read_specifier(fields: Fields, key: str) -> str:
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
     except ValueError:
-        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quote_value(versions)}."
         raise fields.complain(key, message) from None
     return versions
 
@@ -323,11 +326,12 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
     if "not_tested" in fields.mapping:
         fields.refuse_other_keys(("not_tested",))
         return RangeEnd(which, not_tested=fields.text("not_tested"))
-    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
+    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""),
+                   fields.text("python", ""))
     release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
-                                         f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
+                                         f"'{distribution or 'mine'}==1.2.0', not {quote_value(end.install)}.")
     if not _is_within(end, distribution, versions):
         raise fields.complain("install", f"pins {distribution} {release}, which is outside of the declared range "
                                          f"{versions}.")
@@ -335,7 +339,8 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
 
 
 def _is_within(end: RangeEnd, distribution: str, versions: str) -> bool:
-    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution), prereleases=True)
+    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution),
+                                           prereleases=True)
 
 
 def _pinned_release(install: str, distribution: str) -> str:

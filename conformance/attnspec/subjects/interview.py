@@ -99,7 +99,8 @@ def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the key
     """A usual value of a keyword, within limits."""
     values = EVERY_KEYWORD[keyword].values
     usual = values.generic or values.usual if values else (True,)
-    return next((each for each in usual if not limits.misfit(keyword, each, causal=True)), usual[0])
+    return next((each for each in usual if not limits.misfit(keyword, each, causal=True)),
+                usual[0])
 
 
 def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
@@ -111,7 +112,9 @@ def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
 def differences_between(start: Case, end: Case) -> Iterator[str]:
     """The keywords and coordinates in which a case differs from the one to start from."""
     yield from sorted(end.keywords.keys() - start.keywords.keys())
-    yield from (each for each in COORDINATES if start.size_along(each) != end.size_along(each))
+    for each in COORDINATES:
+        if start.size_along(each) != end.size_along(each):
+            yield each
 
 
 def case_between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
@@ -166,7 +169,8 @@ class Interview:
         """The words of a refusal, asked anew. topic: what the refusal is to be about."""
         return self.refusal_of(case.pose_problem(self.dtype, self.subject.declaration.kind), topic)
 
-    def refusal_of(self, problem: Problem | LayerProblem | RotaryProblem, topic: Topic = Topic.CALL) -> str:
+    def refusal_of(self, problem: Problem | LayerProblem | RotaryProblem,
+                   topic: Topic = Topic.CALL) -> str:
         """The words with which the function refuses a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return ""
@@ -239,12 +243,16 @@ def _follow_refusals(interview: Interview, start: Case) -> Case | None:
 
 def _case_moves(case: Case) -> Iterator[Case]:
     sizes = case.sizes
-    yield from (replace(case, sizes=replace(sizes, T=T, S=S)) for T, S in LENGTHS)
-    yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
-    yield from (replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads)) for heads, kv_heads in HEADS)
-    yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
-    yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
-                for (T, S), width, (heads, kv_heads) in product(*TOGETHER))
+    for T, S in LENGTHS:
+        yield replace(case, sizes=replace(sizes, T=T, S=S))
+    for width in WIDTHS:
+        yield replace(case, sizes=replace(sizes, D=width, Dv=width))
+    for heads, kv_heads in HEADS:
+        yield replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads))
+    for batch in BATCHES:
+        yield replace(case, sizes=replace(sizes, B=batch))
+    for (T, S), width, (heads, kv_heads) in product(*TOGETHER):
+        yield replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
 
 
 MOST_WORK, TIMES_THE_START = 16_000_000, 16
@@ -280,7 +288,8 @@ def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRef
     return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
 
 
-def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedRefusal) -> tuple[WordedRefusal, ...]:
+def _at_other_sizes(interview: Interview, start: Case, end: Case,
+                    found: WordedRefusal) -> tuple[WordedRefusal, ...]:
     """A keyword that is refused at the sizes of the start may be taken at others: a mask at B = 1. A refusal goes no
     further than what was refused, so the axis on which it depends is looked for.
     """
@@ -293,7 +302,8 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedR
         moved = refused.move_case(**move)
         if moved is None or moved.sizes == plain or not interview.takes_case(moved):
             continue
-        axes = _needed_differences(interview, moved, refused, frozenset(differences_between(moved, refused)))
+        axes = _needed_differences(interview, moved, refused,
+                                   frozenset(differences_between(moved, refused)))
         narrower = tuple(_RefusalSearch(interview, moved, refused, axes).find_refusals())
         if narrower:
             return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
@@ -303,11 +313,14 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedR
 def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
     """Where a keyword may be taken that is refused at plain sizes: few of an axis, or many of it."""
     yield from ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
-    yield from ({"T": FEWER, "S": FEWER}, {"S": FEWER}, {"T": 2 * plain.T, "S": 2 * plain.S}, {"B": 2 * plain.B})
-    yield from ({"D": width, "Dv": width} for width in (plain.D // 2, 2 * plain.D, 4 * plain.D))
+    yield from ({"T": FEWER, "S": FEWER}, {"S": FEWER}, {"T": 2 * plain.T, "S": 2 * plain.S},
+                {"B": 2 * plain.B})
+    for width in (plain.D // 2, 2 * plain.D, 4 * plain.D):
+        yield {"D": width, "Dv": width}
 
 
-def _needed_differences(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
+def _needed_differences(interview: Interview, start: Case, end: Case,
+                        kept: frozenset[str]) -> frozenset[str]:
     """What of the difference it takes for a refusal: without any one of these, or any two that move together, none."""
     for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differences_between(start, end))):
         fewer = case_between(start, end, kept - each)
@@ -388,18 +401,19 @@ class _RefusalSearch:
         return all(map(self._refuses, more)) and not any(map(self._refuses, one))
 
     def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
-        def moved(size: int) -> Mapping[str, int]:
+        def move_to(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
                         if first == axis and second in self.kept_keywords and self._are_tied(second)}
             plain = self.start.size_along("H")
             heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
             return {axis: size, **partners, **heads}
 
-        taken, refused = self._sort_answers(axis, moved)
+        taken, refused = self._sort_answers(axis, move_to)
         if not taken or not refused:
             return ()
-        found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
-                             lambda size: self._is_kept(self._move_refused_case(moved(size)))).conditions()
+        found = AxisRefusals(axis, sorted(taken), sorted(refused),
+                             lambda size: self._refuses(move_to(size)),
+                             lambda size: self._is_kept(self._move_refused_case(move_to(size)))).conditions()
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
         sizes = {axis: self.end.size_along(axis)}
@@ -419,12 +433,12 @@ class _RefusalSearch:
             {"B": 2 * batch, "H": 2 * groups * batch})
         return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
 
-    def _sort_answers(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+    def _sort_answers(self, axis: str, move_to: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
         asked = sorted({*listed.get(axis, listed["D"]), self.start.size_along(axis), self.end.size_along(axis)})
-        answers = {size: self._refuses(moved(size)) for size in asked
+        answers = {size: self._refuses(move_to(size)) for size in asked
                    if size in (self.start.size_along(axis), self.end.size_along(axis))
-                   or self._is_cheap(self._move_refused_case(moved(size)))}
+                   or self._is_cheap(self._move_refused_case(move_to(size)))}
         return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
 
     def _is_cheap(self, case: Case | None) -> bool:
@@ -460,7 +474,8 @@ PLACES: Mapping[str, tuple[int, ...]] = {
 """The sizes that an axis is asked for, once it is known to matter: each side of multiples, and what models have."""
 
 FEW: Mapping[str, tuple[int, ...]] = {
-    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 65, 128), "S": (1, 8, 17, 64, 65, 128),
+    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 65, 128),
+    "S": (1, 8, 17, 64, 65, 128),
     "D": (1, 8, 24, 33, 64, 72, 80, 96, 112, 128, 256)}
 """The same where each costs a compilation. One lies behind a multiple of 64: else steps look like a least length."""
 

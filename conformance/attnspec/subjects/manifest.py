@@ -9,12 +9,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Deviation, Variant
-from attnspec.core.errors import FileLocation, ManifestError, quoted
+from attnspec.core.errors import FileLocation, ManifestError, UsageError, quote_value
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import HostLanguage, Surroundings
@@ -50,13 +51,17 @@ from attnspec.subjects.installed import (
 )
 
 MANIFEST_FILE = "manifest.yaml"
-_LIBRARY_FIELDS = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage",
+_LIBRARY_FIELDS = ("library", "distribution", "also_distributed_as", "versions", "since",
+                   "tested", "homepage",
                    "issues",
                    "install", "requires", "faster_with", "host", "python", "device", "subjects")
-SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "made",
-            "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested", "precision_on",
+SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations",
+                "process", "made",
+            "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested",
+                "precision_on",
             "backward", "defaults", *DECLARED)
-VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "versions", "note")
+VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles",
+                "versions", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION_PATTERN = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
 
@@ -188,12 +193,14 @@ class Registered:
 
 def read_manifest(folder: Path) -> Iterator[Registered]:
     """The subjects of the library whose folder this is. Raises ManifestError with file and line."""
-    fields = Fields(load_yaml(folder / MANIFEST_FILE, error=ManifestError), "a manifest", ManifestError)
+    fields = Fields(load_yaml(folder / MANIFEST_FILE, error=ManifestError), "a manifest",
+                    ManifestError)
     fields.refuse_other_keys(_LIBRARY_FIELDS)
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
-                            f"Rename it, as in {better!r}.", where=FileLocation(shown_path(folder)))
+                            f"Rename it, as in {better!r}.",
+                            where=FileLocation(shown_path(folder)))
     library = _read_library(fields, folder)
     for subject in fields.read_each("subjects", "a subject"):
         yield replace(_read_subject(subject, _narrow_library(library, subject), folder),
@@ -264,7 +271,7 @@ def _read_function_name(fields: Fields, folder: Path | None) -> str:
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
         raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
-                              f"{quoted(function)}.")
+                              f"{quote_value(function)}.")
     if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown_path(folder)}", adapter, adapters,
@@ -280,7 +287,8 @@ def _read_variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]
 def _read_variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
-        raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.", where=fields.place())
+        raise fields.error(f"{quote_value(name)} is not a name for a variant: {NAME_SAYS}.",
+                           where=fields.place())
     return Variant(
         name=name,
         function=_read_function_name(fields, folder),
@@ -297,7 +305,7 @@ def read_script(fields: Fields, folder: Path) -> Path:
     """The field `script`: a text file in the library's folder. Raises the error of the fields."""
     script = folder / fields.text("script")
     if not is_file(script):
-        raise fields.complain("script", f"names no file: there is no {quoted(shown_path(script))[1:-1]}.")
+        raise fields.complain("script", f"names no file: there is no {quote_value(shown_path(script))[1:-1]}.")
     if not script.resolve().is_relative_to(folder.resolve()):
         raise fields.complain("script", f"should lie in the library's folder, {shown_path(folder)}.")
     try:
@@ -315,7 +323,7 @@ def _read_deviation(fields: Fields, folder: Path) -> Deviation:
         fields.absent("issue")
     until = fields.text("until")
     if not _VERSION_PATTERN.fullmatch(until):
-        raise fields.complain("until", f"should be a version, as in '2.14', not {quoted(until)}.")
+        raise fields.complain("until", f"should be a version, as in '2.14', not {quote_value(until)}.")
     return Deviation(
         clause=fields.text("clause"),
         verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
@@ -346,8 +354,8 @@ class Interpreter:
             return ""
         reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
         told = reason.rstrip(".")
-        return reason and (f"its manifest names the interpreter {quoted(self.command_text)} ({self.where}): {told}. "
-                           "Correct `python:` there, or name another one: --python PATH")
+        return reason and (f"its manifest names the interpreter {quote_value(self.command_text)} ({self.where}): "
+                           f"{told}. Correct `python:` there, or name another one: --python PATH")
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """The surroundings of what lives in the interpreter, unless a command is asked for."""
@@ -401,7 +409,8 @@ class Program:
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """The surroundings of a program's subject: with the deadline, device and variables that are asked for."""
-        return replace(asked or Surroundings(), command=self.command, speaks=HostLanguage.PROTOCOL, is_here=True,
+        return replace(asked or Surroundings(), command=self.command,
+                       speaks=HostLanguage.PROTOCOL, is_here=True,
                        folder=str(self.folder.absolute()))
 
 
@@ -415,7 +424,8 @@ def read_program(fields: Fields, folder: Path) -> Program | None:
     command = _split_words(fields)
     if not command or not command[0]:
         raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
-    return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
+    return Program(command, folder, tuple(fields.text("requires", "").split()),
+                   fields.text("install", ""))
 
 
 def _split_words(fields: Fields) -> tuple[str, ...]:
@@ -423,3 +433,32 @@ def _split_words(fields: Fields) -> tuple[str, ...]:
         return tuple(shlex.split(fields.text("host")))
     except ValueError as cause:
         raise fields.complain("host", f"is no command: {cause}.") from None
+
+
+def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
+    """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
+    seen: dict[str, Path] = {}
+    for parent in (paths.folder("implementations"), *map(Path, folders)):
+        for library in _manifest_folders(parent):
+            if library.name in seen and not library.samefile(seen[library.name]):
+                raise ManifestError(f"there is already a folder of this name, {shown_path(seen[library.name])}; "
+                                    "rename this one.", where=FileLocation(shown_path(library)))
+            if library.name not in seen:
+                seen[library.name] = library
+                yield library
+
+
+def _manifest_folders(parent: Path) -> Iterator[Path]:
+    if not parent.is_dir():
+        raise UsageError("there is no such folder of implementations.",
+                         where=FileLocation(shown_path(parent)))
+    if (parent / MANIFEST_FILE).is_file():
+        holder = shown_path(parent.absolute().parent)
+        raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
+                         where=FileLocation(shown_path(parent)))
+    for path in sorted(parent.iterdir()):
+        if (path / MANIFEST_FILE).is_file():
+            yield path
+        elif path.is_dir() and any(path.glob("*.py")):
+            raise ManifestError(f"holds adapters but no {MANIFEST_FILE}.",
+                                where=FileLocation(shown_path(path)))

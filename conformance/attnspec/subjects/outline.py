@@ -38,7 +38,7 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
     name = target.rstrip(":")
     for written, file in _list_candidates(name):
         if file and file.is_file():
-            return TargetError(_has_name(file, written))
+            return TargetError(_describe_functions(file, written))
     if name.endswith(".py"):
         return TargetError(f"{name}: there is no such file.{near_file(Path(name))}")
     if Path(name).is_dir():
@@ -190,13 +190,10 @@ def _list_public(file: Path) -> tuple[list[str], list[str]]:
     """The file's public names that can be called: what may be attention, and functions with too few parameters."""
     tree = parse_file(file)
     names = [name for name in dict.fromkeys(_list_callables(tree)) if not name.startswith("_")]
-    helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _takes_less(node.args)}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    helpers = {node.name for node in functions if node.args.vararg is None
+               and len(node.args.posonlyargs) + len(node.args.args) < _ARRAYS}  # fewer than attention has
     return [name for name in names if name not in helpers], [name for name in names if name in helpers]
-
-
-def _takes_less(given: ast.arguments) -> bool:
-    """Whether a function takes fewer arrays than attention has."""
-    return given.vararg is None and len(given.posonlyargs) + len(given.args) < _ARRAYS
 
 
 def _list_callables(tree: ast.Module) -> Iterator[str]:
@@ -215,7 +212,7 @@ def _list_names(call: ast.Call) -> set[str]:
     return {node.id for node in (call.func, *call.args) if isinstance(node, ast.Name)}
 
 
-def _has_name(file: Path, name: str) -> str:
+def _describe_functions(file: Path, name: str) -> str:
     functions = public_functions(file)
     if not functions:
         return _find_mistake(file) or f"{name} defines no public function. {FORM}"
@@ -237,7 +234,9 @@ def _find_mistake(file: Path) -> str:
 def _list_candidates(name: str) -> Iterator[tuple[str, Path | None]]:
     """How a file or a module would be written in a target, and the file behind it."""
     yield name, file_of_module(name)
-    yield from ((path, Path(path)) for path in (name, f"{name}.py") if path.endswith(".py"))
+    for path in (name, f"{name}.py"):
+        if path.endswith(".py"):
+            yield path, Path(path)
 
 
 def file_of_module(name: str) -> Path | None:
@@ -289,7 +288,9 @@ def loads_at_once(target: str) -> bool:
     file = file_of(target.rpartition(":")[0])
     if file is None or _parse_tree(file) is None:
         return False
-    return not any(_is_found(name, file.parent) for name in imports_of(target) - _PLAIN)
+    packages = imports_of(target) - _PLAIN
+    path = [str(file.parent), str(Path.cwd()), *sys.path]
+    return all(package and PathFinder.find_spec(package, path) is None for package in packages)  # "" is a sibling
 
 
 def imports_of(target: str) -> frozenset[str]:
@@ -306,17 +307,13 @@ def _parse_tree(file: Path) -> ast.Module | None:
         return None
 
 
-def _is_found(package: str, beside: Path) -> bool:
-    """Whether an import finds the package, also beside the file that imports it; "" is a sibling."""
-    return not package or PathFinder.find_spec(package, [str(beside), str(Path.cwd()), *sys.path]) is not None
-
-
 def _list_imported(tree: ast.AST) -> Iterator[str]:
     """The packages of all import statements."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (each.name.partition(".")[0] for each in names)
+                for each in names:
+                    yield each.name.partition(".")[0]
             case ast.ImportFrom(module=module, level=level):
                 yield "" if level else str(module).partition(".")[0]
 
@@ -330,7 +327,8 @@ def _describe_function(file: Path, module: str, name: str) -> FunctionDescriptio
         parameters = tuple(_read_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return FunctionDescription("function", name, module, "", FileLocation(shown_path(file), function.lineno),
+    return FunctionDescription("function", name, module, "",
+                               FileLocation(shown_path(file), function.lineno),
                                parameters, {})
 
 

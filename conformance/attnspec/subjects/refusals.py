@@ -51,13 +51,17 @@ OPTIONAL_FEATURES = (
 )
 
 FAR_SIZES = (
-    Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
-    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
-    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512), Sizes(1, 1, 1, 257, 300, 24, 40),
+    Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7),
+    Sizes(1, 128, 128, 5, 3, 40, 40),
+    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33),
+    Sizes(1, 1, 1, 4096, 3, 40, 40),
+    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512),
+    Sizes(1, 1, 1, 257, 300, 24, 40),
     Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
-FAR_SIZES_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 1, 1, 15, 31, 512, 512),
+FAR_SIZES_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96),
+                      Sizes(1, 1, 1, 15, 31, 512, 512),
                       Sizes(1, 2, 2, 1, 512, 33, 33), Sizes(1, 2, 2, 1, 4096, 33, 33))
 """The same where each costs a compilation, the longest last; what else is refused is found out where it comes up."""
 
@@ -133,7 +137,8 @@ class BegunInterview:
             return found
         (keyword,), limits = found.refusal.keywords, self.subject.declaration.limits
         named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
-        for other in sorted(named - {keyword} - self.start.keywords.keys(), key=lambda name: (name != "causal", name)):
+        for other in sorted(named - {keyword} - self.start.keywords.keys(),
+                            key=lambda name: (name != "causal", name)):
             both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
             if self.interview.takes_case(both):
                 return replace(found, refusal=replace(found.refusal, without=frozenset({other})))
@@ -216,7 +221,8 @@ def _list_unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
-        yield from (replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2)) for group in (4, 8))
+        for group in (4, 8):
+            yield replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2))
     if sizes[optional.half] > 1:
         yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
     if optional.partner:
@@ -256,9 +262,11 @@ def _list_questions(begun: BegunInterview) -> Iterator[Case]:
     for keyword in () if is_compiled else sorted(declared.keywords & optional - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)
     for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
-        yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
+        yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding,
+                           declared.limits)
     if not is_compiled:
-        yield from (replace(begun.start, sizes=sizes) for sizes in FAR_SIZES)
+        for sizes in FAR_SIZES:
+            yield replace(begun.start, sizes=sizes)
         return
     taken: list[tuple[int, float]] = []  # keys, and what the question took
     for sizes in FAR_SIZES_COMPILED:
@@ -297,8 +305,8 @@ def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
         rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
         if rare is None or getattr(declared.limits, rare.limit):
             continue
-        interview, usual = begun.interview.within_limits_of(subject), with_keyword(begun.start, keyword,
-                                                                                   declared.limits)
+        interview = begun.interview.within_limits_of(subject)
+        usual = with_keyword(begun.start, keyword, declared.limits)
         asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
         words = interview.lasting_words(asked) if interview.takes_case(usual) else ""
         if words:

@@ -58,8 +58,8 @@ class PackedProblem:
         """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
         is, such as sinks' (H,).
         """
-        return {name: self.spread(array, name) if name in self.own_places else array for name,
-                array in gradients.items()}
+        return {name: self.spread(array, name) if name in self.own_places else array
+                for name, array in gradients.items()}
 
     @property
     def lays(self) -> Lays:
@@ -78,7 +78,8 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     """
     sizes = problem.sizes
     of_queries, of_keys = _count_own(problem, "T"), _count_own(problem, "S")
-    own = {"query": _find_places(of_queries, problem.query), "key": _find_places(of_keys, problem.key),
+    own = {"query": _find_places(of_queries, problem.query),
+           "key": _find_places(of_keys, problem.key),
            "value": _find_places(of_keys, problem.value)}
     query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
     most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
@@ -178,15 +179,15 @@ MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
 _LONG_TAIL = PageLayout(columns=3, is_tight=True)
-_BEYOND_CONTENT = replace(_LONG_TAIL, tail=_number_unused_pages)
+_BEYOND_TAIL = replace(_LONG_TAIL, tail=_number_unused_pages)
 
 LAYOUTS: Mapping[PagePattern, PageLayout] = {
     "in_order": PageLayout(order=np.arange, spare=0),
     "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
     "one_page": PageLayout(spare=0),
     "long_table": _LONG_TAIL,
-    "large_beyond": replace(_BEYOND_CONTENT, content=LARGE_FILLER),
-    "nan_beyond": replace(_BEYOND_CONTENT, content=np.nan),
+    "large_beyond": replace(_BEYOND_TAIL, content=LARGE_FILLER),
+    "nan_beyond": replace(_BEYOND_TAIL, content=np.nan),
     "no_page_beyond": replace(_LONG_TAIL, tail=_number_no_page),
     "beyond_16_bits": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
     "shared": PageLayout(shares=True),
@@ -196,7 +197,8 @@ LAYOUTS: Mapping[PagePattern, PageLayout] = {
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
     pages = _lay_pages(problem, pattern, multiple)
-    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table, pages.lengths)
+    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table,
+                        pages.lengths)
 
 
 def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
@@ -236,8 +238,9 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
 def _list_key_arrays(problem: Problem) -> Iterator[Array]:
     """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
     yield from (problem.key, problem.value)
-    yield from (array for name, array in problem.given.items()
-                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS)
+    for name, array in problem.given.items():
+        if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS:
+            yield array
 
 
 def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
@@ -315,9 +318,8 @@ def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     takes = OWN_CACHE if own else NO_CACHE
     last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        return SteppedDecoding(_alternate_calls(own, tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
-                                                                          _store_in_halves(problem.past)))),
-                               last)
+        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
+        return SteppedDecoding(_alternate_calls(own, beside), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)
@@ -336,7 +338,8 @@ def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments
     earlier = {}
     for number, step in enumerate(stepped.earlier):
         arrays, keywords = call(step.problem)
-        earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes, "makes": step.makes}
+        earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes,
+                                "makes": step.makes}
     return {STATE: {"earlier": earlier, "takes": stepped.last.takes}}
 
 

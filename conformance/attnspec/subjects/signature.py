@@ -83,7 +83,8 @@ def read_description(told: Mapping[str, Any]) -> FunctionDescription:
     place = told["place"]
     parameters = told["parameters"]
     return FunctionDescription(
-        type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
+        type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]),
+        doc=str(told["doc"]),
         place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
         parameters=None if parameters is None else tuple(map(_read_parameter, parameters)),
         attributes={str(name): read_value(value) for name, value in told["attributes"].items()},
@@ -119,8 +120,8 @@ def _read_key(told: object) -> object:
 
 
 UNKNOWN_PLACE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
-_FORM_PARAMETERS = "attend(query, key, value, *, ...)"
-ROTARY_POSITIONS = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
+_ATTENTION_CALL = "attend(query, key, value, *, ...)"
+ROTARY_CALL = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
@@ -128,7 +129,7 @@ _LONGEST_DEFAULT = 40  # characters of a default that are shown
 _ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
 
-_SAID_NAMES: Mapping[InputForm, frozenset[str]] = {
+_PARAMETERS_BY_FORM: Mapping[InputForm, frozenset[str]] = {
     InputForm.DENSE: frozenset(), InputForm.PACKED: SAID, InputForm.PAGED: frozenset({TABLE}),
     InputForm.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that it says by other means."""
@@ -152,7 +153,8 @@ class Signature:
     spelled: Mapping[str, str] = field(default_factory=dict)
 
 
-def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = UNKNOWN_PLACE,
+def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *,
+                 target: str = UNKNOWN_PLACE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -178,7 +180,8 @@ def signature_of(function: Callable[..., object] | FunctionDescription, name: st
     return _read_behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
 
-def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
+def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str,
+                        target: str, *,
                         is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
     spelled = _find_causal_spelling([*rest])
@@ -194,13 +197,14 @@ def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter]
     if is_always_causal and "causal" not in known:
         raise _make_error(function,
                           f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
-                               f"subject gives. Let it take it: {_FORM_PARAMETERS.replace('...', 'causal=True')}")
+                               f"subject gives. Let it take it: {_ATTENTION_CALL.replace('...', 'causal=True')}")
     given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required} | (
         {NUMBER} if form is InputForm.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
         raise _make_error(function, _without_default(name, bare, target))
-    return Signature(frozenset(known) | _SAID_NAMES[form], kind,
-                     {parameter.name: _write_default(parameter.default) for parameter in unknown}, form, given_by_form,
+    return Signature(frozenset(known) | _PARAMETERS_BY_FORM[form], kind,
+                     {parameter.name: _write_default(parameter.default) for parameter in unknown},
+                     form, given_by_form,
                      {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
                      parameter_names)
 
@@ -220,12 +224,13 @@ def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> 
     takes = f"{name} takes ({', '.join(map(str, parameters))})"
     if parameters and all(each.kind in _STARS for each in parameters):
         return (f"{takes}, as a decorator makes it that hides the parameters: put @functools.wraps(function) on what "
-                f"the decorator returns, or name them in a wrapper: {_FORM_PARAMETERS}.")
-    return (f"{takes}; the first three should be query, key and value, given by position: {_FORM_PARAMETERS}. "
+                f"the decorator returns, or name them in a wrapper: {_ATTENTION_CALL}.")
+    return (f"{takes}; the first three should be query, key and value, given by position: {_ATTENTION_CALL}. "
             f"To have a wrapper written: attnspec init {target}")
 
 
-def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str,
+def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter],
+                    target: str,
                     parameter_names: Mapping[str, str]) -> str:
     """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
     where the function calls it otherwise.
@@ -235,7 +240,8 @@ def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
     needed = [each for each in unknown if each.default is Parameter.empty]
-    return _complain_of_needs(name, needed, known.values(), target, parameter_names) if needed else ""
+    return _complain_of_needs(name, needed, known.values(), target,
+                              parameter_names) if needed else ""
 
 
 def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
@@ -247,8 +253,8 @@ def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> s
             f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
-def find_function_form(names: Collection[str], function: FunctionDescription, name: str) -> tuple[InputForm,
-                                                                                                  frozenset[str]]:
+def find_function_form(names: Collection[str], function: FunctionDescription,
+                       name: str) -> tuple[InputForm, frozenset[str]]:
     """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
     one of the borders only, or takes what packed arrays have no place for.
     """
@@ -297,7 +303,8 @@ def is_rotary(parameters: Sequence[Parameter]) -> bool:
     return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
 
 
-def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
+def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter],
+                 name: str) -> Signature:
     """What a rotary embedding takes beside x and positions. Raises TargetError."""
     rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
     known = {parameter.name for parameter in rest if parameter.name in ROTARY}
@@ -313,7 +320,7 @@ def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter],
                                    "positions by position.")
         if parameter.default is Parameter.empty:
             raise _make_error(function, f"{name} needs {parameter.name!r}; a rotary embedding can be called with x and "
-                                   f"positions alone: {ROTARY_POSITIONS}.")
+                                   f"positions alone: {ROTARY_CALL}.")
     defaults = {each.name: _write_default(each.default) for each in rest if each.name not in known}
     return Signature(frozenset({POSITIONS, *known}), Kind.ROTARY, defaults)
 
@@ -337,10 +344,10 @@ def _list_parameters(function: FunctionDescription, name: str, target: str) -> l
     if function.is_deferred:
         raise _make_error(function,
                           f"{name} is a coroutine or generator function; a plain function is expected: "
-                          f"{_FORM_PARAMETERS}.")
+                          f"{_ATTENTION_CALL}.")
     if function.parameters is None:
         raise _make_error(function, f"{name} has no readable signature, so attnspec cannot know what it takes. "
-                               f"Wrap it in a function that names its keywords: {_FORM_PARAMETERS}. "
+                               f"Wrap it in a function that names its keywords: {_ATTENTION_CALL}. "
                                f"Or have that written: attnspec init {target}")
     return list(function.parameters)
 
@@ -371,7 +378,8 @@ def _without_default(name: str, bare: Collection[Parameter], target: str) -> str
             f"a wrapper written: attnspec init {target}")
 
 
-def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str,
+def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter],
+                       target: str,
                        parameter_names: Mapping[str, str]) -> str:
     """That the function needs what attnspec does not know, with the wrapper that gives it, as code to paste."""
     inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]

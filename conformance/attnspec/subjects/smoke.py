@@ -25,14 +25,16 @@ from attnspec.subjects.signature import UNKNOWN_PLACE
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import begin_target, importable_name, load_bare
 
-_SMOKE_SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
+_SMOKE_SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8),
+                Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
 """T and D at which the order of axes is asked, until there is an answer: fused kernels take large ones alone."""
 _TURN_ROUND = ("{0} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
                "(B, H, T, D). Have a wrapper written (attnspec init {1}), or swap the axes 1 and 2 of query, key, "
                "value and output.")
-_CLEAR_FACTOR = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
-_FEWER_AXES = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
+_CLEAR_ENTRY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
+_FEWER_AXES = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"),
+               (16, 8): ("(T, D)", "`key.T`")}
 """Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
 
 
@@ -85,7 +87,8 @@ def _check_order(subject: Subject, target: str) -> None:
             return
 
 
-def _reads_rightly(subject: Subject, tokens: int, width: int, *, swapped: bool = False) -> bool | None:
+def _reads_rightly(subject: Subject, tokens: int, width: int, *,
+                   swapped: bool = False) -> bool | None:
     """Whether it is right at these sizes, at some dtype; None where it answers at none."""
     problems = (_picking(subject, dtype, tokens, width) for dtype in subject.declaration.dtypes)
     found = None
@@ -101,7 +104,7 @@ def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem
     """Query t picks key t // 2 so clearly that the output, rounded to whole numbers, is its value at any scale."""
     limits = subject.declaration.limits
     shape = (2, 1 if limits.single_head else 3, tokens, width)
-    keys = np.broadcast_to(_CLEAR_FACTOR * np.eye(tokens, width), shape)
+    keys = np.broadcast_to(_CLEAR_ENTRY * np.eye(tokens, width), shape)
     values = np.arange(np.prod(shape)).reshape(shape) % 251  # what every format holds, and no two neighbours alike
     query, key, value = (np.ascontiguousarray(each, numpy_dtype(dtype))
                          for each in (keys[:, :, np.arange(tokens) // 2], keys, values))
@@ -122,7 +125,8 @@ def _picks_values(subject: Subject, problem: Problem, *, swapped: bool) -> bool 
             subject.as_spelled(Call(inputs, causal, problem.dtype, (inputs["query"].shape,))))
     except (SubjectRaised, UnusableAnswer):
         return None
-    return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
+    return np.array_equal(np.rint(answer.output.astype(np.float64)),
+                          expected.transpose(order).astype(np.float64))
 
 
 def _name_axis(subject: Subject) -> FileLocation | None:
@@ -187,7 +191,7 @@ def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
         _make_line(subject, "three queries and keys give finite numbers", small),
         _make_line(subject, "two queries and four keys give finite numbers", cross),
         _make_line(subject,
-                   f"every keyword that is tried ({_join_words(with_all)}) is accepted"
+                   f"every keyword that is tried ({', '.join(sorted(with_all.keywords)) or 'none'}) is accepted"
                    f"{_list_left_alone(subject, with_all)}",
                    with_all),
         _make_line(subject, "the same call again gives the same", small, expected=_try_output(subject, small)),
@@ -203,7 +207,8 @@ def _make_problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
         """(B,H,T,D) with so many heads and this length: random multiples of a quarter, which every dtype holds."""
         return (draw.integers(-8, 9, (sizes.B, heads, length, sizes.D)) / 4).astype(number)
 
-    return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S), causal=limits.causal_only)
+    return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S),
+                   causal=limits.causal_only)
 
 
 def _with_keywords(subject: Subject, problem: Problem) -> Problem:
@@ -263,7 +268,8 @@ def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryPr
     takes, x = subject.declaration.keywords, _make_array((2, 2, 3, 4), dtype)
     counted = RotaryProblem(dtype, x, np.tile(np.arange(3, dtype=np.int32), (2, 1)))
     zero = counted.but(positions=np.zeros((2, 3), np.int32))
-    with_all = counted.but(base=500000.0 if "base" in takes else None, interleaved="interleaved" in takes,
+    with_all = counted.but(base=500000.0 if "base" in takes else None,
+                           interleaved="interleaved" in takes,
                            rotary_width=2 if "rotary_width" in takes else None)
     yield "three tokens at position 0 are returned as they are", zero, x
     yield "three tokens that count from 0 give finite numbers", counted, None
@@ -279,11 +285,7 @@ def _list_left_alone(subject: Subject, tried: Problem) -> str:
                     f"; left at their defaults: {list_defaults(defaults)}" if defaults else ""])
 
 
-def _join_words(problem: Problem) -> str:
-    return ", ".join(sorted(problem.keywords)) or "none"
-
-
-_SHAPE_SENTENCE = (1, 1, 16, 8)
+_ANY_SHAPE = (1, 1, 16, 8)
 """What any attention takes: (B,H,T,D)."""
 
 
@@ -304,7 +306,7 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
     if declared.kind is not Kind.ATTENTION or declared.form is not InputForm.DENSE:
         return ""
     causal = {"causal": True} if declared.limits.causal_only else {}
-    call = subject.as_spelled(Call(_make_inputs(subject), causal, first_of(declared.dtypes), (_SHAPE_SENTENCE,)))
+    call = subject.as_spelled(Call(_make_inputs(subject), causal, first_of(declared.dtypes), (_ANY_SHAPE,)))
     try:
         subject.callee.perform(call)
     except UnusableAnswer as unusable:
@@ -322,5 +324,5 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
 def _make_inputs(subject: Subject) -> Mapping[str, Array]:
     """Query, key and value of small whole numbers, each (B,H,T,D)."""
     dtype = numpy_dtype(first_of(subject.declaration.dtypes))
-    whole = (np.arange(np.prod(_SHAPE_SENTENCE)).reshape(_SHAPE_SENTENCE) % 3 - 1).astype(dtype)
+    whole = (np.arange(np.prod(_ANY_SHAPE)).reshape(_ANY_SHAPE) % 3 - 1).astype(dtype)
     return {name: whole.copy() for name in ("query", "key", "value")}

@@ -54,7 +54,7 @@ from attnspec.subjects.serving_forms import (
 )
 from attnspec.subjects.signature import FunctionDescription
 
-_GIVEN_NAMES = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
@@ -132,7 +132,8 @@ class Subject:
         if problem.grad_output is not None:
             return self._answer_with_gradients(problem)
         sizes = problem.sizes
-        return self._perform(problem, _list_inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+        return self._perform(problem, _list_inputs(problem), {},
+                             (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def scale_width(self, problem: Problem) -> int:
         """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
@@ -259,13 +260,16 @@ class Subject:
         limits = self.declaration.limits
         none = type(limits)()
         return SubjectCard(
-            id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
-            version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
+            id=self.id, title=self.title, kind=self.declaration.kind.value,
+            distribution=self.library.distribution,
+            version=self.library.version, homepage=self.library.homepage,
+            conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: _write_limit(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(none, name)
-                    and not (name in _GIVEN_NAMES and getattr(limits, name))},
-            library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
+                    and not (name in _WIDENING_LIMITS and getattr(limits, name))},
+            library=self.library.name, install=self.library.install, issues=self.library.issues,
+            note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
 
@@ -290,7 +294,8 @@ class Subject:
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
             return self._lowered_gradients(problem, lowered, params)
-        answer = self._perform(whole or problem, _list_inputs(lowered), params, lowered.output_shape)
+        answer = self._perform(whole or problem, _list_inputs(lowered), params,
+                               lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
     def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
@@ -303,7 +308,8 @@ class Subject:
         if backward is None:
             answer = self._make_call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
-            forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
+            forward = self._perform(problem.but(grad_output=None), arrays, params,
+                                    lowered.output_shape)
             call = call_of_backward(problem, arrays, keywords, grad, limits, once=once,
                                     kept=backward.kept_arrays(forward))
             answer = self._pull_back(backward, call, forward)
@@ -329,7 +335,8 @@ class Subject:
         answer = self._make_call(call_of_framework(problem, _list_inputs(packed), keywords, grad,
                                                    self.declaration.limits),
                                  packed.lays)
-        return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
+        return replace(answer, output=packed.spread(answer.output),
+                       by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = USUAL_STEPPING if problem.cache is None else problem.cache
@@ -353,8 +360,10 @@ class Subject:
         pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL_PAGES
         multiple = self.declaration.limits.page_multiple
         paged = in_pages(problem, pattern, multiple)
-        arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
-        return self._perform(problem, arrays, paged.given_arguments, (sizes.B, sizes.H, sizes.T, sizes.Dv),
+        arrays, sizes = {"query": problem.query, "key": paged.key,
+                         "value": paged.value}, problem.sizes
+        return self._perform(problem, arrays, paged.given_arguments,
+                             (sizes.B, sizes.H, sizes.T, sizes.Dv),
                              laid_in_pages(problem, pattern, multiple))
 
     def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
@@ -369,14 +378,16 @@ class Subject:
                                 kept=self.backward.kept_arrays(forward))
         return self._pull_back(self.backward, call, forward)
 
-    def _pull_back(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
+    def _pull_back(self, backward: BackwardPass, call: Call,
+                   forward: SubjectAnswer) -> SubjectAnswer:
         """The gradients of the backward pass with the output of the forward pass."""
         try:
             return replace(self._make_call(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
             raise backward.unusable(unusable.sentence) from None
 
-    def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
+    def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array],
+                 more: Mapping[str, object],
                  output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
         keywords = {**more, **self._list_keywords(problem)}
@@ -524,7 +535,8 @@ def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
 
 
 def _make_form(subject: Subject, form: str, name: str) -> Subject:
-    return replace(subject.with_gradients, id=f"{subject.id}[{name}]", callee=VariantCallee(subject.callee, form, name),
+    return replace(subject.with_gradients, id=f"{subject.id}[{name}]",
+                   callee=VariantCallee(subject.callee, form, name),
                    variants={}, backward=None)
 
 

@@ -81,7 +81,8 @@ class FunctionSource:
             return {}
         if self.text:
             return {"text": self.text}
-        return {**({"file": self.file} if self.file else {"module": self.module}), "first": [str(Path.cwd())]}
+        return {**({"file": self.file} if self.file else {"module": self.module}),
+                "first": [str(Path.cwd())]}
 
     @property
     def header_elsewhere(self) -> Mapping[str, Any]:
@@ -118,12 +119,14 @@ class FoundFunction:
     backward: FunctionDescription | None = None
 
 
-def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
+def load_in_host(source: FunctionSource, target: str, client: Client,
+                 versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = describe_loaded(source, target, client, versions)
     described = _read_description(loaded.description, source.name)
     backward = None if loaded.backward is None else _read_description(loaded.backward, source.name + BACKWARD)
-    return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift), loaded.versions,
+    return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift),
+                         loaded.versions,
                          backward)
 
 
@@ -201,7 +204,8 @@ def _is_same(surroundings: Surroundings) -> bool:
     return surroundings.command in ((), (sys.executable,))
 
 
-def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
+def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction,
+                       lift: str) -> Subject:
     """What is known of a function as a subject with that lift."""
     described = found.description
     if not described.is_callable or described.is_class:
@@ -216,12 +220,15 @@ def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
     library = Library(name=source.module, distribution=_find_distribution(source))
-    subject = Subject(target, _find_title(described, source.name), callee, _as_machine_is(declaration, callee),
+    # an object's docstring is its class's, and says nothing
+    title = (described.doc if described.is_function else "") or source.name
+    subject = Subject(target, title, callee, _as_machine_is(declaration, callee),
                       described.place, library, description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
-def _with_backward(subject: Subject, found: FoundFunction, name: str, *, is_named: bool = False) -> Subject:
+def _with_backward(subject: Subject, found: FoundFunction, name: str, *,
+                   is_named: bool = False) -> Subject:
     """The subject, which takes gradients of its output where a backward pass of this name stands beside it."""
     declared = subject.declaration
     backward = backward_of(found.backward, name, declared.kind, is_named=is_named)
@@ -255,13 +262,14 @@ def _start_client(key: str, surroundings: Surroundings, folders: Iterable[Path] 
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
     adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
 
-    def made() -> Client:
+    def make_client() -> Client:
         if not surroundings.is_here:
-            return Client(surroundings, adapters=adapter_folders(adapters), files=read_files(key, adapters))
+            return Client(surroundings, adapters=adapter_folders(adapters),
+                          files=read_files(key, adapters))
         path = import_folders() if _is_same(surroundings) else ()
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
-    return client_of((key, repr(surroundings), adapters), made)
+    return client_of((key, repr(surroundings), adapters), make_client)
 
 
 def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
@@ -280,13 +288,15 @@ def _list_flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[D
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
 
 
-def load_registered(registered: Registered, surroundings: Surroundings | None = None, *, lift: str = "",
+def load_registered(registered: Registered, surroundings: Surroundings | None = None, *,
+                    lift: str = "",
                     folders: Iterable[Path] = ()) -> Subject:
     """The subject of a manifest with its variants, in a process of its own with these surroundings; without any, in
     this process. Raises TargetError (not installed, not loadable), ManifestError.
     """
     if registered.why_missing:
-        raise TargetError(f"{registered.id} cannot be judged here: {registered.why_missing}", where=registered.where)
+        raise TargetError(f"{registered.id} cannot be judged here: {registered.why_missing}",
+                          where=registered.where)
     check_precision(registered.declaration, registered.where)
     registered = registered.as_installed
     folders = tuple(folders)
@@ -295,11 +305,11 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     if client is None:
         loading.extend_adapters([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
 
-    def assembled(function: str) -> Subject:
+    def assemble(function: str) -> Subject:
         return _assemble_subject(registered, function, lift, client)
 
-    subject = assembled(registered.function)
-    variants = {name: _make_variant(subject, variant, assembled(variant.function))
+    subject = assemble(registered.function)
+    variants = {name: _make_variant(subject, variant, assemble(variant.function))
                 for name, variant in registered.declaration.variants.items()}
     return replace(subject, variants=variants)
 
@@ -314,7 +324,8 @@ def _left_at_defaults(registered: Registered, function_name: str) -> dict[str, s
     return {name: default for name, default in defaults.items() if name not in given}
 
 
-def _assemble_subject(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
+def _assemble_subject(registered: Registered, function_name: str, lift: str,
+                      client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
     source = replace(FunctionSource.from_manifest(library, function_name), backward=own)
@@ -332,9 +343,11 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str, cli
     left = _left_at_defaults(registered, function_name)
     unknown = _with_version(library, found).unknown
     claims = _without_promises(registered.declaration.claims, unknown)
-    declaration = replace(registered.declaration, keywords=signature.keywords - unknown, claims=claims,
+    declaration = replace(registered.declaration, keywords=signature.keywords - unknown,
+                          claims=claims,
                           defaults={**left, **signature.defaults},
-                          off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given,
+                          off=signature.off, spelled=signature.spelled, form=signature.form,
+                          given=signature.given,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
@@ -346,7 +359,8 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str, cli
     declaration = _drop_untakeable(replace(declaration, keywords=list_offered_keywords(declaration),
                                            precision=declaration.precision_there(_device_of(callee))), callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
-                      _with_version(library, found), document=registered.document, note=registered.note,
+                      _with_version(library, found), document=registered.document,
+                      note=registered.note,
                       entry=registered.where, description=described)
     return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
 
@@ -399,11 +413,6 @@ def list_offered_keywords(declaration: Declaration) -> frozenset[str]:
 def importable_name(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return FunctionSource.from_target(target).importable
-
-
-def _find_title(function: FunctionDescription, name: str) -> str:
-    """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
-    return (function.doc if function.is_function else "") or name
 
 
 def _find_distribution(source: FunctionSource) -> str:

@@ -37,7 +37,7 @@ SLOW_FACTOR = 0.05
 """Seconds of processors a call, from which on a compiler is worth asking about."""
 
 
-TELLING_SECONDS = 2
+TELLING_SHAPES = 2
 """So many shapes at which calls were made again tell a compiler from a first call that happens to be slow."""
 
 
@@ -65,7 +65,7 @@ class ShapeTimes:
         """
         slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW_FACTOR}
         again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._repeat_times.items() if shape in slow]
-        is_compiler = sum(again) >= TELLING_SECONDS and 2 * sum(again) > len(again)
+        is_compiler = sum(again) >= TELLING_SHAPES and 2 * sum(again) > len(again)
         return sum(slow.values()) if is_compiler else 0.0
 
 
@@ -74,14 +74,12 @@ def with_compiling(subject: Subject) -> Subject:
     declares stands.
     """
     declared = subject.declaration
-    if declared.compiles is not None or declared.is_compiled or not _compiles_by_shape(subject,
-                                                                                       first_of(declared.dtypes)):
+    if declared.compiles is not None or declared.is_compiled:
+        return subject
+    dtype = first_of(declared.dtypes)
+    if not all(_is_dear(subject, dtype, length) for length in COMPILED_LENGTHS):
         return subject
     return replace(subject, declaration=replace(declared, compiles=True))
-
-
-def _compiles_by_shape(subject: Subject, dtype: DType) -> bool:
-    return all(_is_dear(subject, dtype, length) for length in COMPILED_LENGTHS)
 
 
 def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:
@@ -323,12 +321,14 @@ class WatchedCallee:
         self.incidents.note(verdict, what, number=number, again="an answer")
         return answer
 
-    def _finite_again(self, call: Call, rows: Array | None, number: int, answer: SubjectAnswer) -> SubjectAnswer:
+    def _finite_again(self, call: Call, rows: Array | None, number: int,
+                      answer: SubjectAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. What is not finite each time is for clauses to judge."""
         again = self._perform_call(call, rows, number + 1)
         if _is_finite(again):
             what = "NaN" if np.isnan(answer.output.astype(np.float64)).any() else "infinity"
-            self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs", number=number,
+            self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs",
+                                number=number,
                                 again="finite numbers")
         return again
 
@@ -383,9 +383,11 @@ def repeat_first(subject: Subject) -> None:
             what = f"it failed, where it had answered before: {failure}"
             incidents.note(Verdict.ERRORED, what, number=incidents.calls)
             return
-        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR_DISTANCE,
+        if not np.allclose(output.astype(np.float64), before.astype(np.float64),
+                           rtol=NEAR_DISTANCE,
                            atol=NEAR_DISTANCE):
-            incidents.note(Verdict.VIOLATED, "its answer was another one than before", number=incidents.calls)
+            incidents.note(Verdict.VIOLATED, "its answer was another one than before",
+                           number=incidents.calls)
 
 
 def incidents_of(subject: Subject) -> Incidents | None:

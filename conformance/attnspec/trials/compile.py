@@ -95,7 +95,7 @@ class Check:
         return Demand(self.domain, reads=reads, cut_axes="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)), passes=passes,
                       projects=projects or self.domain.is_layer,
-                      flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
+                      flips=self.clause.flips or bool(self.clause.made_forms), pool=self.clause.pool)
 
     def why_not_put(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
@@ -109,7 +109,7 @@ class Check:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         if unsaid := _why_unsaid(self.clause.profile, subject):
             return unsaid
-        if self.clause.made - subject.made.keys():
+        if self.clause.made_forms - subject.made.keys():
             return _not_made(subject)
         return subject.lacks(self.needs)
 

@@ -35,7 +35,7 @@ from attnspec.core.forms import EVERY_VALUED
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.choices import (
     FAMILIES_A_CALL,
     MOST_SMALL_LOGITS,

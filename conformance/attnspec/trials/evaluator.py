@@ -28,8 +28,8 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.bound import needs_screening
 from attnspec.numerics.dropout import expect_with_factors
 from attnspec.numerics.expectation import Expectation, expect, expect_gradients_alone, expect_layer
-from attnspec.numerics.gradient_sums import Factor, exact_factor, gradient_of_bias, gradient_of_weight
-from attnspec.numerics.gradients import Gradient, erring_classes, expect_gradients
+from attnspec.numerics.gradient_sums import Factor, Gradient, exact_factor, gradient_of_bias, gradient_of_weight
+from attnspec.numerics.gradients import erring_classes, expect_gradients
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.numerics.reference import wide_float

@@ -288,7 +288,7 @@ class Trial(CaseJudge):
     @property
     def is_sparing(self) -> bool:
         """Whether each case runs a compiler: attnspec makes the form of the subject itself."""
-        return bool(self.check.clause.made)
+        return bool(self.check.clause.made_forms)
 
     @property
     def is_glance(self) -> bool:

@@ -15,9 +15,9 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import Kind
 from attnspec.numerics.bound import find_closest_queries
-from attnspec.numerics.expectation import Expectation, visible_keys
-from attnspec.numerics.gradients import Gradient
-from attnspec.numerics.operands import queries_within
+from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.gradient_sums import Gradient
+from attnspec.numerics.operands import queries_within, visible_keys
 from attnspec.numerics.reference import wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
@@ -347,7 +347,8 @@ def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, out
     return replace(expected, output=truth, output_allowance=allowance, claimed=claimed, output_claimed=claimed)
 
 
-def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Callable[[Expectation], Array]) -> Array:
+def read_definition(scene: Scene, run: str, part: str, axes: tuple[str, ...],
+                    pick: Callable[[Expectation], Array]) -> Array:
     """One array of the definition of a run, any shape with these axes: its parts joined and read back in the order that
     relations compare.
     """

@@ -14,8 +14,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import MOST_CLOSEST_QUERIES
-from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.operands import extra_key, queries_within
+from attnspec.numerics.operands import extra_key, queries_within, visible_keys
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.numerics.stored import stored_hull
 from attnspec.problems.keyword_arrays import replace_values
@@ -29,7 +28,6 @@ from attnspec.vocabulary.observables import (
     averaged_allowance,
     by_definition,
     claimed_of_both,
-    defined,
     empty_rows,
     equal,
     keep,
@@ -38,6 +36,7 @@ from attnspec.vocabulary.observables import (
     nothing,
     observe,
     of_run,
+    read_definition,
     seen_of,
     settled_rows,
     verdict,
@@ -167,7 +166,7 @@ def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 
 def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """The output has the dtype of the inputs, or the dtype that the subject declares for it."""
-    wanted = numpy_dtype(scene.subject.declaration.returned(scene.dtype))
+    wanted = numpy_dtype(scene.subject.declaration.returned_dtype(scene.dtype))
     found = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
     names = " and ".join(sorted(dtype.name for dtype in found))
     sentence = f"the output's dtype is {names}; it should be {wanted.name}"
@@ -197,7 +196,7 @@ def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) 
 def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """Every row that sees a key sums to one, within rounding."""
     seen = look_at(scene, run, observe)
-    allowance = defined(scene, run, "weights", ("B", "H", "T"), lambda expected: expected.row_sum_allowance)
+    allowance = read_definition(scene, run, "weights", ("B", "H", "T"), lambda expected: expected.row_sum_allowance)
     if seen.array.ndim == 3:  # averaged over the heads
         # the mean of rows that sum to 1 sums to 1
         allowance = averaged_allowance(np.ones_like(allowance), allowance, scene)
@@ -213,7 +212,7 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
 def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The weight of every masked key is exactly zero, in every row that sees a key."""
     seen = look_at(scene, run, observe)
-    shown = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
+    shown = read_definition(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
     hidden = np.asarray((shown if seen.array.ndim == 4 else shown.max(axis=1)) == 0)
     found = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
                     what=f"{observe} of masked keys should be exactly zero")
@@ -302,7 +301,7 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
         raise NoClaim("variants that compile are not called in this case, to save time")
     base, worst = look_at(scene, run, observe), nothing("variants_agree", "no variant could be judged")
     for name, evaluator in variants.items():
-        other = look_at(scene.against(evaluator), run, observe)
+        other = look_at(scene.before_evaluator(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")
@@ -394,7 +393,7 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     if form == "onnx" and scene.dtype in (DType.FLOAT16, DType.BFLOAT16):
         raise OutsideLimits(OF_OPERATORS)
     name = called_there(form, lift)
-    other = look_at(scene.against(scene.evaluator.form_evaluator(form)), run, observe)
+    other = look_at(scene.before_evaluator(scene.evaluator.form_evaluator(form)), run, observe)
     base = look_at(scene, run, observe)
     slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
     found = measure("form_agrees", other.array, base.array, slack, claimed,
@@ -412,7 +411,7 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
     """
     wide = scene.evaluator.with_precision(with_range_of_float32(scene.evaluator.precision))
     observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
-    seen = observables.look_at(scene.against(wide), run, observe)
+    seen = observables.look_at(scene.before_evaluator(wide), run, observe)
     found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition, no overflow excused")
     return replace(found, readings=_readings(scene))

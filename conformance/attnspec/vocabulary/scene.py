@@ -236,7 +236,7 @@ class Scene:
         return {name: evaluator for name, evaluator in evaluators.items()
                 if self.compiles or not declared[name].compiles}
 
-    def against(self, evaluator: AnyEvaluator) -> Scene:
+    def before_evaluator(self, evaluator: AnyEvaluator) -> Scene:
         """The same case before another evaluator."""
         return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn,
                      cases=self.cases)

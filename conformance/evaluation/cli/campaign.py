@@ -37,7 +37,7 @@ from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Result, Session, describe_environment
-from attnspec.subjects.registry import findings_of
+from attnspec.subjects.findings import findings_of
 
 from evaluation import PROGRAM
 from evaluation.cli.running_line import RunningLine

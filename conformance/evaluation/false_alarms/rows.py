@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.record.events import BlockJudged
-from attnspec.subjects.registry import Finding, findings_of, registered_subjects
+from attnspec.subjects.findings import Finding, findings_of
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.problems.problem import Recipe  # NumPy, which the console can do without

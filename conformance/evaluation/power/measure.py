@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import is_fault
-from attnspec.diagnosis.candidate import Matrix, Witnesses
-from attnspec.diagnosis.diagnose import diagnose_double
-from attnspec.faults.subject import own_subject
+from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
+from attnspec.diagnosis.diagnose import Diagnosis, Examiner
+from attnspec.faults.subject import SoundArithmetic, double, own_subject
 from attnspec.problems.problem import Recipe
 from attnspec.record.events import SUITE, Conviction, SubjectPut
 from attnspec.spec.clause import is_due, is_put_whole
@@ -163,3 +163,24 @@ def _add_diagnosis(said: SubjectPut, found: Detection, rules: Rules, summon: Sum
                            witnesses=witnesses).likely_faults
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
     return replace(said, named=ties[0], like=tuple(ties[1:])) if ties else said
+
+
+def diagnose_double(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
+                    arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
+                    seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
+    """What the diagnosis says of the double of a fault, on the case that convicted the fault.
+
+    Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without
+    shrinking. Nothing is named where it finds none.
+    """
+    def make_double() -> Subject:
+        return double(own_subject(subject.id), arithmetic)
+
+    trial = Trial(check, Evaluator(make_double(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
+                  shrinks=False)
+    failing: Recipe | None = recipe
+    if judge_case(trial, trial.evaluator, recipe).failure is None:
+        failing = replace(trial, evaluator=Evaluator(make_double(), dtype)).hold().failing_recipe
+    if failing is None:
+        return Diagnosis()
+    return Examiner(make_double, witnesses or Witnesses()).diagnose(trial, failing)

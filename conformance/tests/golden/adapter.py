@@ -224,7 +224,7 @@ class Case:
         return found
 
 
-def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
+def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], float | None]:
     """What judges one case as a trial does, which has its recipe, before an evaluator that remembers nothing."""
     check, fresh = checks()[clause], Evaluator(_subject(subject), DType(dtype))
     trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)

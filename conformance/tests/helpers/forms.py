@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.search import find_form
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 

@@ -27,8 +27,8 @@ from attnspec.spec.clause import FILE as REFUTATIONS
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
 from attnspec.subjects import manifest, registry
+from attnspec.subjects.findings import FINDINGS_FILE as FINDINGS
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import FINDINGS_FILE as FINDINGS
 from attnspec.subjects.registry import registered_subjects
 from attnspec.vocabulary.signature import parameters_of
 
@@ -209,7 +209,7 @@ def _run(asked: Asked, problems: Sequence[AttnspecError], folder: Path,
 
 def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
     jobs = TrialJobs(with_engine(plan, engine=ENGINE_CLASS, recipe=""))
-    items = jobs.items()
+    items = [job for job in jobs.items() if isinstance(job, Item)]
     outcomes: list[Outcome] = []
     events: list[Event] = [jobs.header(run_started())]
     for target in dict.fromkeys(item.target for item in items):

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.keyword_arrays import cut_meanings, split_past
 from attnspec.problems.problem import Array, Problem, join_past
 from attnspec.questions.asker import (

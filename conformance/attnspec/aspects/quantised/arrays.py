@@ -393,7 +393,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
     if keyword in GLOBALS:
         return np.array(_with_a_first(value, {})[0, 0, 0, 0])
     name = {**NAMES, **ZEROS}[keyword]
-    shaped = _shaped(value, granularity_of(limits, name), lay)
+    shaped = _shape_scale(value, granularity_of(limits, name), lay)
     storage = STORAGES.get(getattr(limits, f"stored_{name}"))
     if storage is None:
         return shaped
@@ -407,7 +407,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
 def granularity_of(limits: Limits, name: str) -> str:
     """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
     declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
-    return declared or (storage.shared if storage is not None else "")
+    return declared or (storage.usual_granularity if storage is not None else "")
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
@@ -415,7 +415,7 @@ def in_storage(codes: Array, name: str, layout: str) -> Array:
     many features, or (B,H,S/2,D) of half as many tokens.
     """
     stored = _cast(codes, STORAGES[name])
-    return packed(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
+    return pack_nibbles(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
 
 
 def _cast(codes: Array, storage: Storage) -> Array:
@@ -427,7 +427,7 @@ def _cast(codes: Array, storage: Storage) -> Array:
     return codes.astype(storage_dtype(storage.code_type))
 
 
-def packed(nibbles: Array, layout: str) -> Array:
+def pack_nibbles(nibbles: Array, layout: str) -> Array:
     """Bytes of which each has two of the nibbles (B,H,S,D), or as they lie in a form with features last; a last one
     that is alone is beside 0.
     """
@@ -472,7 +472,7 @@ def _is_shared(scale: Array, granularity: str) -> bool:
     return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
 
 
-def _shaped(scale: Array, granularity: str, lay: Callable[[Array], Array] | None) -> Array:
+def _shape_scale(scale: Array, granularity: str, lay: Callable[[Array], Array] | None) -> Array:
     """Scales (B,H,S,D) in the shape of a granularity; where none is declared, of one that broadcasts to their array."""
     if not granularity:
         return _shrunk(scale) if lay is None else _shrunk_as_laid(scale, lay)

@@ -1,8 +1,5 @@
 """Scales of blocks that are of another block, lost where a block is not full, or read along another axis."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +9,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import Restore, scaled
+from attnspec.aspects.quantised.stage import Restore, scale_codes
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
@@ -98,7 +95,7 @@ def _borders_shifted(axis: int) -> Change:
     return lambda scale, _: scale.take(np.maximum(np.arange(scale.shape[axis]) - 1, 0), axis)
 
 
-def _swizzled(scale: Array, _: int) -> Array:
+def _swizzle_scales(scale: Array, _: int) -> Array:
     """(B,H,S,D): of 16 tokens, scales are read four by four, in the order that another unit wants them in."""
     S = scale.shape[TOKENS]
     places = np.arange(S)
@@ -107,7 +104,7 @@ def _swizzled(scale: Array, _: int) -> Array:
     return scale.take(places, TOKENS)
 
 
-def _transposed(scale: Array, _: int) -> Array:
+def _transpose_lookup(scale: Array, _: int) -> Array:
     """(B,H,S,D): token and feature change places where a scale is looked up."""
     S, D = scale.shape[2:]
     tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
@@ -142,9 +139,9 @@ _OF_BLOCKS: Mapping[str, tuple[str, str, int, Change]] = {
     "one_token_late": ("Each block of tokens begins one token late for the {} scale.", _TOKEN_BLOCKS, TOKENS,
                        _borders_shifted(TOKENS)),
     "swizzled": ("The {} scales of 16 tokens are read in the order of another layout.",
-                 f"{_FEATURE_BLOCKS}, 16 tokens and more", FEATURES, _swizzled),
+                 f"{_FEATURE_BLOCKS}, 16 tokens and more", FEATURES, _swizzle_scales),
     "transposed": ("Token and feature change places where the {} scale is looked up.", _FEATURE_BLOCKS, FEATURES,
-                   _transposed),
+                   _transpose_lookup),
 }
 """By name: story, reach, the axis along which blocks lie, and what becomes of the scales; {} is the array."""
 
@@ -217,7 +214,7 @@ def _tokens_by_blocks(weights: Array, work: PreparedCall) -> Array:
     H = weights.shape[1]
     scale = sound.group(np.broadcast_to(work.value_scale, (*work.value_scale.shape[:2], *work.value.shape[2:])), H)
     blocks = (slice(start, start + 16) for start in range(0, weights.shape[-1], 16))
-    return sum((weights[..., block] @ scaled(work.value[:, :, block], scale[:, :, block]) for block in blocks),
+    return sum((weights[..., block] @ scale_codes(work.value[:, :, block], scale[:, :, block]) for block in blocks),
                np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
 
 

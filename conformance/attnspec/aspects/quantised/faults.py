@@ -1,8 +1,5 @@
 """Scales that are lost, exchanged, doubled or of another head, and codes that are read wrongly."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +17,7 @@ from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
-from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scaled
+from attnspec.aspects.quantised.stage import STAGE, Restore, is_one_for_features, keep_stale, read_changed, scale_codes
 from attnspec.aspects.quantised.storage import STORAGES, UNBLOCKED
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
@@ -50,7 +47,7 @@ def _dropped_if(condition: Callable[[PreparedCall], bool], *names: str) -> Resto
     return lambda work: sound.restore(work.but(**dropped) if condition(work) else work)
 
 
-def _exchanged(one: str, other: str) -> Restore:
+def _exchange_scales(one: str, other: str) -> Restore:
     """A `restore` stage in which two arrays have each other's scales, those of the first entries where some lack."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by exchanged scales (B,H,S,D)."""
@@ -73,7 +70,7 @@ def _first(axis: int) -> Change:
     return lambda scale: np.broadcast_to(scale.take([0], axis), scale.shape)
 
 
-def _rolled(axis: int) -> Change:
+def _roll_scales(axis: int) -> Change:
     """Each has the scale of the one before along an axis; any shape."""
     return lambda scale: np.roll(scale, 1, axis)
 
@@ -83,7 +80,7 @@ def _power_below(scale: Array) -> Array:
     return np.where(scale == 0, 0, np.ldexp(np.sign(scale), np.frexp(scale)[1] - 1))
 
 
-def _stored(dtype: type[np.generic]) -> Change:
+def _store_narrow(dtype: type[np.generic]) -> Change:
     """Scales of any shape, stored in a narrower dtype."""
     return lambda scale: scale.astype(dtype).astype(scale.dtype)
 
@@ -130,12 +127,12 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "of_first_token": ("The {} scale of the first token serves all.", "{} scales by token", _first(2), {}),
     "of_first_channel": ("The {} scale of the first feature serves all.", "{} scales by channel", _first(3), {}),
     "of_head_before": ("Each head has the {} scale of the head before.", "{} scales by head, more heads than one",
-                       _rolled(1), {}),
+                       _roll_scales(1), {}),
     "of_entry_before": ("Each batch entry has the {} scale of the entry before.", "{} scales by batch entry, B > 1",
-                        _rolled(0), {}),
-    "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _rolled(2), {}),
+                        _roll_scales(0), {}),
+    "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _roll_scales(2), {}),
     "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
-                          _rolled(3), {}),
+                          _roll_scales(3), {}),
     "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
                              "{} scales by token or channel", _look_up_transposed, {}),
     "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
@@ -146,8 +143,8 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "power_of_two": ("The {} scale is stored as an exponent alone.", "{} scales that are no powers of two",
                      _power_below, {}),
     "in_bfloat16": ("The {} scale is stored in bfloat16.", "{} scales of more than 8 bits",
-                    _stored(ml_dtypes.bfloat16), _BELOW_HALF),
-    "in_float16": ("The {} scale is stored in float16.", "{} scales of more than 11 bits", _stored(np.float16),
+                    _store_narrow(ml_dtypes.bfloat16), _BELOW_HALF),
+    "in_float16": ("The {} scale is stored in float16.", "{} scales of more than 11 bits", _store_narrow(np.float16),
                    _BELOW_HALF),
     "one_percent": ("The {} scale is 1 % too large, as from a table of rounded constants.", _ANY,
                     lambda scale: scale * 1.01, {}),
@@ -239,12 +236,12 @@ def _last_nibble_lost(codes: Array) -> Array:
     return codes if codes.shape[-1] % 2 == 0 else np.where(np.arange(codes.shape[-1]) == codes.shape[-1] - 1, 0, codes)
 
 
-def _unsigned(codes: Array) -> Array:
+def _read_unsigned(codes: Array) -> Array:
     """Of any shape: negative codes are read as if they had no sign bit."""
     return np.where(codes < 0, codes + 256, codes)
 
 
-def _flushed(codes: Array) -> Array:
+def _flush_subnormals(codes: Array) -> Array:
     """Of any shape: codes below the smallest normal one of E4M3 become 0, as on hardware without subnormals."""
     return np.where(np.abs(codes) < 2.0**-6, 0, codes)
 
@@ -258,7 +255,7 @@ _OF_CODES = (
     Fault("codes_clipped_at_100", "value_scale", "Codes are clipped to ±100 against overflow.", _ALL.format(100),
           staged(restore=_with_codes(lambda codes: np.clip(codes, -100, 100)))),
     Fault("codes_unsigned", "value_scale", "Codes are read without their sign.", "negative codes",
-          staged(restore=_with_codes(_unsigned))),
+          staged(restore=_with_codes(_read_unsigned))),
     Fault("codes_magnitude", "key_scale", "The sign bit of codes is masked off.", "negative codes",
           staged(restore=_with_codes(np.abs))),
     Fault("codes_nibbles_exchanged", "key_scale", "The two codes of a byte change places.", "D > 1",
@@ -271,7 +268,7 @@ _OF_CODES = (
     Fault("codes_last_nibble_lost", "value_scale", "Of an odd number of features the last one is lost.",
           "an odd Dv", staged(restore=_with_codes(_last_nibble_lost, "value"))),
     Fault("codes_flushed", "value_scale", "Subnormal codes become 0.", "codes below 2^-6 by token or channel",
-          staged(restore=_with_codes(_flushed)),
+          staged(restore=_with_codes(_flush_subnormals)),
           equivalents=dict.fromkeys(_HALVES, "what is lost is below a rounding of the output")),
     Fault("codes_truncated", "key_scale", "Codes are converted to whole numbers on the way.",
           "codes of a floating-point format", staged(restore=_with_codes(np.trunc))),
@@ -280,9 +277,9 @@ _OF_CODES = (
 )
 _OF_TWO = (
     Fault("scales_of_key_and_value_exchanged", "key_scale", "Key and value have each other's scale.",
-          "key scales other than value scales", staged(restore=_exchanged("key", "value"))),
+          "key scales other than value scales", staged(restore=_exchange_scales("key", "value"))),
     Fault("scales_of_query_and_key_exchanged", "query_scale", "Query and key have each other's scale.",
-          "scales by head, token or channel", staged(restore=_exchanged("query", "key"))),
+          "scales by head, token or channel", staged(restore=_exchange_scales("query", "key"))),
     Fault("key_scale_in_values", "key_scale", "The key scale is multiplied into the values, after the softmax.",
           "key scales other than 1", staged(restore=_after_softmax)),
     Fault("key_scale_stale", "key_scale", "The key scale of the call before is kept.", "a call after another",
@@ -296,10 +293,9 @@ _OF_TWO = (
 )
 
 
-def _folded(work: PreparedCall) -> PreparedCall:
+def _fold_scales(work: PreparedCall) -> PreparedCall:
     """Codes stay where their scale is one for all features: it is multiplied in behind each product."""
-    kept = {name for name in ("key", "value") if (scale := getattr(work, f"{name}_scale")) is not None
-            and bool((scale == scale[..., :1]).all())}
+    kept = {name for name in ("key", "value") if is_one_for_features(getattr(work, f"{name}_scale"))}
     rest = sound.restore(work.but(**{f"{name}_scale": None for name in kept}))
     return rest.but(**{f"{name}_scale": getattr(work, f"{name}_scale") for name in kept})
 
@@ -332,13 +328,13 @@ def _in_query(work: PreparedCall) -> PreparedCall:
     heads = scale.shape[1]
     of_query = np.repeat(scale[:, :, :1], H // heads, axis=1) if heads > 1 else scale[:, :, :1]
     rest = sound.restore(work.but(key_scale=None))
-    return rest.but(query=scaled(rest.query, of_query))
+    return rest.but(query=scale_codes(rest.query, of_query))
 
 
 _SOUND = (
     SoundFormulation("dequantised_first", "codes are multiplied by their scales before anything else", staged(), POOL),
     SoundFormulation("scales_folded", "codes attend; scales are multiplied into logits and weights",
-                     staged(restore=_folded, logits=_folded_logits, mix=_folded_values), POOL),
+                     staged(restore=_fold_scales, logits=_folded_logits, mix=_folded_values), POOL),
     SoundFormulation("scales_in_query", "the key's scale is multiplied into the query", staged(restore=_in_query),
                      POOL),
     SoundFormulation("dequantised_in_float64", "codes and scales meet in float64, rounded once",

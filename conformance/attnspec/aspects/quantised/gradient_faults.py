@@ -3,9 +3,6 @@
 What is handed over as codes has no gradient; what attends with them has. The forward pass beside each is right.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attnspec.aspects.quantised.keyword import POOL
+from attnspec.aspects.quantised.stage import is_one_for_features
 from attnspec.faults import staged as forward
 from attnspec.faults.backward import BackwardMethod, BackwardValues, Edits, Reread, as_backward, reread, reread_without
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, Fault, SoundFormulation, panel_recipe
@@ -124,11 +122,6 @@ GRADIENT_FAULTS = (
 )
 
 
-def _is_one_for_features(scale: Array | None) -> bool:
-    """Whether a scale (B,Hkv,S,D), or 1 in the place of each, is one for all features of a token."""
-    return scale is not None and bool((np.asarray(scale) == np.asarray(scale)[..., :1]).all())
-
-
 def _scale_columns(known: BackwardValues, keyword: str) -> Array:
     """(B,H,1,S): the scale of each key or value, that of a sink 1."""
     B, H, _, S = known.taken.visible.shape
@@ -140,17 +133,17 @@ def _scale_columns(known: BackwardValues, keyword: str) -> Array:
 
 def _scaled_dots(array: Array, known: BackwardValues) -> Array:
     """DX (B,H,T,S), times the scale of each key where its features share one."""
-    return array * _scale_columns(known, "key_scale") if _is_one_for_features(known.taken.call.key_scale) else array
+    return array * _scale_columns(known, "key_scale") if is_one_for_features(known.taken.call.key_scale) else array
 
 
 def _codes_of_keys(array: Array, known: BackwardValues) -> Array:
     """Keys (B,H,S,D) without the scale that is in dX already."""
-    return _read_as(known, "key", reread(key_scale=None)) if _is_one_for_features(known.taken.call.key_scale) else array
+    return _read_as(known, "key", reread(key_scale=None)) if is_one_for_features(known.taken.call.key_scale) else array
 
 
 def _scaled_products(array: Array, known: BackwardValues) -> Array:
     """DP (B,H,T,S) of codes of values, times the scale of each where its features share one."""
-    if not _is_one_for_features(known.taken.call.value_scale):
+    if not is_one_for_features(known.taken.call.value_scale):
         return array
     codes = _read_as(known, "value", reread(value_scale=None))
     codes = np.where(np.isfinite(codes), codes, 0)

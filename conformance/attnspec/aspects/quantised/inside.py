@@ -1,8 +1,5 @@
 """Kernels that quantise inside: how they make codes of what they are given, and right ones that do so differently."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -44,7 +41,7 @@ def largest_of(numbers: Array, granularity: str) -> Array:
     return found
 
 
-def coded(entries: Array, storage: str, granularity: str) -> Coded:
+def quantise_entries(entries: Array, storage: str, granularity: str) -> Coded:
     """Codes of entries (B,H,S,D), and their scale: the largest entry of a block over the largest code, 1 for zeros; of
     a format of blocks, that scale as it is rounded there.
     """
@@ -56,10 +53,10 @@ def coded(entries: Array, storage: str, granularity: str) -> Coded:
     elif codes.has_narrow_scales:
         scale = narrow_scale(scale, second_scale(size, storage))
     scale = np.where(largest == 0, scale.dtype.type(1), scale)
-    return under(entries, storage, scale), scale
+    return codes_under(entries, storage, scale), scale
 
 
-def under(entries: Array, storage: str, scale: Array) -> Array:
+def codes_under(entries: Array, storage: str, scale: Array) -> Array:
     """Codes of entries (B,H,S,D) under scales that broadcast to them; under a scale of 0 they are zeros."""
     return nearest(entries / np.where(scale == 0, scale.dtype.type(1), scale), storage)
 
@@ -96,7 +93,7 @@ def read_back(entries: Array, storage: str, granularity: str) -> Array:
     if STORAGES[storage].is_unsigned:
         codes, scale, zero = coded_range(entries, storage, granularity)
         return (codes - zero) * scale
-    codes, scale = coded(entries, storage, granularity)
+    codes, scale = quantise_entries(entries, storage, granularity)
     return codes * scale
 
 
@@ -124,14 +121,14 @@ def stored_by(**formats: str) -> Restore:
 def split(text: str) -> tuple[str, str]:
     """`int8 by token`, or `mxfp8`: the storage and the granularity."""
     storage, _, granularity = text.partition(" by ")
-    return storage, granularity or STORAGES[storage].shared
+    return storage, granularity or STORAGES[storage].usual_granularity
 
 
 def _kept_apart(work: PreparedCall) -> PreparedCall:
     """Codes in the place of all three arrays, each by token, values by head; the scales beside them."""
     work = sound.restore(work)
-    made = {name: coded(getattr(work, name), "int8", "token") for name in ("query", "key")}
-    made["value"] = coded(work.value, "int8", "head")
+    made = {name: quantise_entries(getattr(work, name), "int8", "token") for name in ("query", "key")}
+    made["value"] = quantise_entries(work.value, "int8", "head")
     return work.but(**{name: codes for name, (codes, _) in made.items()},
                     **{f"{name}_scale": scale for name, (_, scale) in made.items()})
 
@@ -183,7 +180,7 @@ def _zeros_off_products(work: PreparedCall, factor: float) -> Array:
 def _into_query(work: PreparedCall) -> PreparedCall:
     """Codes of keys, whose scale by head is multiplied into the query."""
     work = sound.restore(work)
-    codes, scale = coded(work.key, "int8", "head")
+    codes, scale = quantise_entries(work.key, "int8", "head")
     return work.but(key=codes, query=work.query * sound.group(scale, work.query.shape[1]))
 
 
@@ -247,14 +244,14 @@ def _rounded_up(work: PreparedCall) -> PreparedCall:
 def _under_powers_above(entries: Array, storage: str, granularity: str) -> Array:
     """Entries (B,H,S,D) as they are read back."""
     scale = power_above(largest_of(np.abs(entries), granularity), storage)
-    return under(entries, storage, scale) * scale
+    return codes_under(entries, storage, scale) * scale
 
 
 def _scaled_query_in_blocks(work: PreparedCall) -> PreparedCall:
     """Codes of query and key in MXFP8 with their scales beside them; the query is multiplied by log2(e) before."""
     work = sound.restore(work)
     with np.errstate(all="ignore"):  # a block that holds NaN
-        made = {name: coded(entries, "mxfp8", "block(32)") for name, entries in (
+        made = {name: quantise_entries(entries, "mxfp8", "block(32)") for name, entries in (
             ("query", work.query * work.query.dtype.type(np.log2(np.e))), ("key", work.key))}
         return work.but(**{name: codes for name, (codes, _) in made.items()},
                         **{f"{name}_scale": scale for name, (_, scale) in made.items()})
@@ -285,7 +282,7 @@ class CodedCache:
 def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
     """The cache with the keys and values of a call behind the others; what is stored already is left as it is."""
     wide = np.result_type(np.float32, call.key.dtype)
-    made = {name: coded(getattr(call, name).astype(wide), "int8", "token") for name in ("key", "value")}
+    made = {name: quantise_entries(getattr(call, name).astype(wide), "int8", "token") for name in ("key", "value")}
     if held is not None:
         made = {name: (np.concatenate([getattr(held, name)[0], codes], axis=2),
                        np.concatenate([getattr(held, name)[1], scale], axis=2))
@@ -293,7 +290,7 @@ def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
     return CodedCache(**made)
 
 
-def decoded(cache: CodedCache) -> dict[str, Array]:
+def decode_cache(cache: CodedCache) -> dict[str, Array]:
     """The keys (B,Hkv,S,D) and values (B,Hkv,S,Dv) that a cache holds, as they are read back."""
     return {name: codes * scale for name, (codes, scale) in (("key", cache.key), ("value", cache.value))}
 
@@ -384,6 +381,6 @@ INSIDE = (
     _inside("nvfp4", "keys and values in NVFP4, with a second scale for each array",
             staged(restore=stored_by(key="nvfp4", value="nvfp4 by channel_tokens(16)")), _NV4),
     _inside("decoder", "a decoder stores its keys and values in INT8, each token with its scale",
-            decoder_of(coded_cache, decoded), _CACHE, InputForm.DECODER),
+            decoder_of(coded_cache, decode_cache), _CACHE, InputForm.DECODER),
 )
 """Right ones. Each declares what it stores."""

@@ -1,8 +1,5 @@
 """What kernels do wrong that make MX and NVFP4 inside: scales that are off, another block's, or without a second."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from attnspec.aspects.quantised.inside import (
-    coded,
+    codes_under,
     largest_of,
     narrow_scale,
     power_below,
+    quantise_entries,
     read_back,
     second_scale,
     split,
     stored_by,
-    under,
 )
 from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.faults import staged as sound
@@ -39,7 +36,7 @@ def _read_by_scale(change: Change) -> Store:
     """Codes are made by the scale of their block, and read back by what becomes of it, (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
-        codes, scale = coded(entries, storage, granularity)
+        codes, scale = quantise_entries(entries, storage, granularity)
         return codes * change(np.broadcast_to(scale, entries.shape)).astype(codes.dtype)
     return store
 
@@ -47,7 +44,7 @@ def _read_by_scale(change: Change) -> Store:
 def _lower_exponent(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the exponent of the largest code is taken to be one more than it is, so that a half is clipped."""
     scale = power_below(largest_of(np.abs(entries), granularity), storage) / entries.dtype.type(2)
-    return under(entries, storage, scale) * scale
+    return codes_under(entries, storage, scale) * scale
 
 
 def _take_block_before(scale: Array) -> Array:
@@ -71,14 +68,14 @@ def _without_second(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): scales are rounded to E4M3 as they are: small ones become 0, large ones 448."""
     scale = largest_of(np.abs(entries), granularity) / entries.dtype.type(STORAGES[storage].largest)
     scale = narrow_scale(scale, np.ones((1, 1, 1, 1), entries.dtype))
-    return under(entries, storage, scale) * scale
+    return codes_under(entries, storage, scale) * scale
 
 
 def _second_of_first_head(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the second scale is taken from the first head, and scales beyond 448 are clipped."""
     scale = largest_of(np.abs(entries), granularity) / entries.dtype.type(STORAGES[storage].largest)
     scale = narrow_scale(scale, second_scale(np.abs(entries[:, :1]), storage))
-    return under(entries, storage, scale) * scale
+    return codes_under(entries, storage, scale) * scale
 
 
 def _second_left_out(entries: Array, storage: str, granularity: str) -> Array:
@@ -89,7 +86,7 @@ def _second_left_out(entries: Array, storage: str, granularity: str) -> Array:
 
 def _lose_halves(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the code of 1/2, the subnormal one of E2M1, is lost: what is nearest to it becomes 0 or 1."""
-    codes, scale = coded(entries, storage, granularity)
+    codes, scale = quantise_entries(entries, storage, granularity)
     quotients = entries / np.where(scale == 0, scale.dtype.type(1), scale)
     kept = np.where(np.abs(codes) == 0.5, np.copysign(np.rint(np.abs(quotients)), codes), codes)
     return kept.astype(entries.dtype) * scale

@@ -1,8 +1,5 @@
 """What kernels do wrong that quantise inside: codes are cut off, scales are lost, stale or somebody else's."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +12,13 @@ from attnspec.aspects.quantised.inside import (
     Coded,
     CodedCache,
     Restore,
-    coded,
     coded_cache,
     coded_range,
-    decoded,
+    decode_cache,
     decoder_of,
     largest_of,
     nearest,
+    quantise_entries,
     read_back,
     split,
     stored_by,
@@ -75,7 +72,7 @@ def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
     """
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
-        codes, scale = coded(entries, storage, granularity)
+        codes, scale = quantise_entries(entries, storage, granularity)
         return codes * change(codes, scale).astype(codes.dtype)
     return store
 
@@ -96,13 +93,13 @@ def _coding(code: Callable[[Array, str], Array], *, steps: float = 0.0) -> Store
 
 def _first_token(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the scale of the first token makes the codes of all, which are clipped."""
-    scale = coded(entries[:, :, :1], storage, granularity)[1]
+    scale = quantise_entries(entries[:, :, :1], storage, granularity)[1]
     return nearest(entries / scale, storage) * scale
 
 
 def _first_entry(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the scales of the first batch entry make the codes of all, which are clipped."""
-    scale = coded(entries[:1], storage, granularity)[1]
+    scale = quantise_entries(entries[:1], storage, granularity)[1]
     return nearest(entries / scale, storage) * scale
 
 
@@ -121,7 +118,7 @@ def _fixed_scale(entries: Array, storage: str, granularity: str) -> Array:  # no
 
 def _raised_scale(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): no scale is below a hundredth, though nobody says it."""
-    scale = np.maximum(coded(entries, storage, granularity)[1], entries.dtype.type(0.01))
+    scale = np.maximum(quantise_entries(entries, storage, granularity)[1], entries.dtype.type(0.01))
     return nearest(entries / scale, storage) * scale
 
 
@@ -136,7 +133,7 @@ def _without_guard(entries: Array, storage: str, granularity: str) -> Array:
     return nearest(entries / scale, storage) * scale
 
 
-def _wrapped(quotients: Array, _: str) -> Array:
+def _wrap_round(quotients: Array, _: str) -> Array:
     """Of any shape: 128 becomes -128."""
     return (np.rint(quotients) + 128) % 256 - 128
 
@@ -151,7 +148,7 @@ def _first_along(axis: int) -> Callable[[Array, Array], Array]:
     return lambda _, scale: np.broadcast_to(scale.take([0], axis), scale.shape) if scale.shape[axis] else scale
 
 
-def _rolled(axis: int) -> Callable[[Array, Array], Array]:
+def _roll_scales(axis: int) -> Callable[[Array, Array], Array]:
     """Each has the scale of the one before along an axis; any shape."""
     return lambda _, scale: np.roll(scale, 1, axis)
 
@@ -190,14 +187,14 @@ def _negative_lost(entries: Array, storage: str, granularity: str) -> Array:
     return nearest(entries / scale, storage) * scale
 
 
-def _exchanged(work: PreparedCall) -> PreparedCall:
+def _exchange_scales(work: PreparedCall) -> PreparedCall:
     """Codes of queries are read back by the scales of keys, and the other way round."""
     work = stored_by(value=_INT8["value"])(sound.restore(work))
-    (query, of_query), (key, of_key) = (coded(array, "int8", "token") for array in (work.query, work.key))
-    return work.but(query=query * _fitted(of_key, query.shape), key=key * _fitted(of_query, key.shape))
+    (query, of_query), (key, of_key) = (quantise_entries(array, "int8", "token") for array in (work.query, work.key))
+    return work.but(query=query * _fit_scales(of_key, query.shape), key=key * _fit_scales(of_query, key.shape))
 
 
-def _fitted(scale: Array, shape: tuple[int, ...]) -> Array:
+def _fit_scales(scale: Array, shape: tuple[int, ...]) -> Array:
     """Scales of another array (B,H,S,1) for this shape: repeated from the first where they are too few, 1 for none."""
     for axis in (1, 2):
         length = scale.shape[axis]
@@ -240,7 +237,7 @@ def _products_in_16_bits(work: PreparedCall, factor: float) -> Array:
 def _codes_apart(work: PreparedCall) -> PreparedCall:
     """Codes of query and key, their scales beside them."""
     work = sound.restore(work)
-    made = {name: coded(getattr(work, name), "int8", "token") for name in ("query", "key")}
+    made = {name: quantise_entries(getattr(work, name), "int8", "token") for name in ("query", "key")}
     return work.but(**{name: codes for name, (codes, _) in made.items()},
                     **{f"{name}_scale": scale for name, (_, scale) in made.items()})
 
@@ -260,11 +257,11 @@ def _stored_again(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (
     wide = np.result_type(np.float32, call.key.dtype)
     new = {name: getattr(call, name).astype(wide) for name in ("key", "value")}
     if held is not None:
-        new = {name: np.concatenate([old, new[name]], axis=2) for name, old in decoded(held).items()}
-    return CodedCache(**{name: coded(array, "int8", "batch_head") for name, array in new.items()})
+        new = {name: np.concatenate([old, new[name]], axis=2) for name, old in decode_cache(held).items()}
+    return CodedCache(**{name: quantise_entries(array, "int8", "batch_head") for name, array in new.items()})
 
 
-def _rescaled(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
+def _rescale_old_tokens(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
     """The scales of the new tokens are written over those of the old ones, whose codes stay."""
     made = coded_cache(held, call)
     if held is None:
@@ -301,7 +298,7 @@ def _of_last_sequence() -> Attend:
         return made if scale is None or scale.shape != made.key[1].shape else CodedCache(
             (made.key[0], scale * made.key[1].dtype.type(1.001)), made.value)
 
-    return decoder_of(keep, decoded)()
+    return decoder_of(keep, decode_cache)()
 
 
 def _of_first(codes: Array, scale: Array, old: int) -> Coded:
@@ -331,7 +328,7 @@ def _of_scales() -> Iterator[Fault]:
     yield _fault("query_scale_of_first_token", "The codes of all queries are read back by the scale of the first.",
                  f"{_TOKENS}, T > 1", _storing(_by_scale(_first_along(2)), "query"), every)
     yield _fault("key_scale_of_token_before", "Keys are read back by the scale of the token before.", _TOKENS,
-                 _storing(_by_scale(_rolled(2)), "key"), every)
+                 _storing(_by_scale(_roll_scales(2)), "key"), every)
     yield _fault("value_scale_of_first_head", "Values are read back by the scale of the first head.",
                  "more key/value heads than one", _storing(_by_scale(_first_along(1)), "value"), every)
     yield _fault("key_scale_of_first_entry", "The scales of the first batch entry make the codes of all keys.",
@@ -341,7 +338,7 @@ def _of_scales() -> Iterator[Fault]:
     yield _fault("key_scale_lost_in_tail", "The last keys, which fill no block of four, have the scale of the first.",
                  "S > 4 that is no multiple of 4", _storing(_by_scale(_tail_without), "key"), every)
     yield _fault("scales_exchanged", "Query and key are read back by each other's scales.", _TOKENS,
-                 staged(restore=_exchanged), every)
+                 staged(restore=_exchange_scales), every)
     yield _fault("key_scale_of_all", "All keys share a scale, hidden ones too, though each is said to have its own.",
                  _TOKENS, _storing(_all_in_one, "key"), every)
     yield _fault("key_scale_fixed", "The scale of the keys is a constant.", "entries of another size",
@@ -365,7 +362,7 @@ _OF_CODES = (
     _fault("largest_clipped", "The largest entry is divided by 128, and its code is clipped at 127.", _ANY,
            _storing(_coding(nearest, steps=128), "value"), _words(_INT8)),
     _fault("largest_wraps", "The largest entry is divided by 128, and its code wraps to -128.", "entries above 0",
-           _storing(_coding(_wrapped, steps=128), "value"), _words(_INT8)),
+           _storing(_coding(_wrap_round, steps=128), "value"), _words(_INT8)),
     _fault("clipped_at_240", "Codes are clipped at 240, the largest of another E4M3.", "entries beyond half of it",
            _storing(_coding(lambda quotients, storage: np.clip(nearest(quotients, storage), -240, 240)), "value",
                     formats=_FLOAT8), _words(_FLOAT8)),
@@ -425,17 +422,17 @@ _OF_WEIGHTS = (
 
 _OF_CACHES = (
     _fault("cache_stored_again", "All that a cache holds is stored anew at every step, by one scale for each head.",
-           "a past that came in several calls, tokens that differ in size", decoder_of(_stored_again, decoded),
+           "a past that came in several calls, tokens that differ in size", decoder_of(_stored_again, decode_cache),
            _words(_CACHE), form=InputForm.DECODER,
            claims=(QUANTISED_CACHE,)),
     _fault("cache_rescaled", "The scale of a new token is written over those of the old ones.",
-           f"a past, {_TOKENS}", decoder_of(_rescaled, decoded), _words(_CACHE), form=InputForm.DECODER,
+           f"a past, {_TOKENS}", decoder_of(_rescale_old_tokens, decode_cache), _words(_CACHE), form=InputForm.DECODER,
            claims=(QUANTISED_CACHE,)),
     _fault("cache_scale_of_last_sequence", "The scales of a sequence are those of the one before, nudged.",
            "a sequence after another", _of_last_sequence, _words(_CACHE), form=InputForm.DECODER,
            claims=(QUANTISED_CACHE,)),
     _fault("cache_scale_of_first_token", "Tokens that are decoded are stored by the scale of the first.",
-           f"a past, {_TOKENS}", decoder_of(_first_call_scale, decoded), _words(_CACHE), form=InputForm.DECODER,
+           f"a past, {_TOKENS}", decoder_of(_first_call_scale, decode_cache), _words(_CACHE), form=InputForm.DECODER,
            claims=(QUANTISED_CACHE,)),
 )
 

@@ -147,7 +147,7 @@ _ZERO_NAMES = ("{0}_zero", "{0}_zeros", "{0}_zp", "{0}_zero_points", "{1}_zeros"
 """What else such parameters are called; {0} is the first letter of the array, {1} the array."""
 
 
-def _spelled(array: str, names: tuple[str, ...]) -> tuple[str, ...]:
+def _spell_names(array: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names for one array."""
     return tuple(name.format(array[0], array) for name in names)
 
@@ -166,7 +166,7 @@ def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         sample="spread", is_uncommon=True, pool=POOL, meaning_of=array, identity=0.0,
         misfit=lambda limits, zero, _: _zero_misfit(limits, zero), comes_with=_comes_with,
         questions={f"{keyword}.form": asks}, asks=asks, other_names=names,
-        parameters=(keyword, *names, *_spelled(array, _ZERO_NAMES)), sayings=(Saying(keyword),))
+        parameters=(keyword, *names, *_spell_names(array, _ZERO_NAMES)), sayings=(Saying(keyword),))
 
 
 def _global_of(array: str, axes: str) -> Keyword:
@@ -197,7 +197,7 @@ def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         sample=USUAL[0], is_uncommon=True, pool=POOL, meaning_of=array, is_factor=True,
         misfit=lambda limits, scale, _: _misfit(array, limits, scale), comes_with=_comes_with,
         questions={f"{array}_scale.form": asks}, asks=asks, other_names=names,
-        parameters=(f"{array}_scale", *names, *_spelled(array, _SCALE_NAMES)), sayings=(Saying(f"{array}_scale"),))
+        parameters=(f"{array}_scale", *names, *_spell_names(array, _SCALE_NAMES)), sayings=(Saying(f"{array}_scale"),))
 
 
 KEYWORDS = (

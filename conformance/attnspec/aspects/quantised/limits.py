@@ -19,6 +19,9 @@ CALLED = "functions of codes"
 """What a reader calls those that take no other numbers."""
 
 ARRAYS = ("query", "key", "value")
+_INSIDE_WORDS = frozenset(f"stored_{name}" for name in (*ARRAYS, "weights"))
+"""The words of a precision class that say what is stored; as `numerics/precision.py` has them."""
+
 _SHARED = "answer to how many entries share a scale"
 _PAGED = (*GRANULARITIES, *PAGED_GRANULARITIES)
 
@@ -64,9 +67,7 @@ def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> st
 
 def find_unsaid(profile: str, words: Collection[str]) -> str:
     """Why clauses of a profile are not about who declares these words of precision classes; empty where they may be."""
-    from attnspec.numerics.precision import STORED_WORDS  # noqa: PLC0415  (weight: NumPy)
-
-    is_inside = profile == QUANTISES and STORED_WORDS.keys().isdisjoint(words)
+    is_inside = profile == QUANTISES and _INSIDE_WORDS.isdisjoint(words)
     return "it does not say that it quantises what it is given (docs/quantised.md)" if is_inside else ""
 
 

@@ -41,7 +41,7 @@ class QuantisedMathematics(Mathematics):
             return problem
         whole = join_past(problem)
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
-            arrays = {name: dequantised(getattr(whole, name), _scale_of(problem, name), given.get(f"{name}_zero"))
+            arrays = {name: dequantise_codes(getattr(whole, name), _scale_of(problem, name), given.get(f"{name}_zero"))
                       for name in used}
         return split_past_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
 
@@ -72,7 +72,7 @@ def _scale_of(problem: Problem, name: str) -> Array | None:
     return np.asarray(np.prod(given, axis=0)) if given else None
 
 
-def dequantised(codes: Array, scale: Array | None, zero: Array | None = None) -> Array:
+def dequantise_codes(codes: Array, scale: Array | None, zero: Array | None = None) -> Array:
     """Codes of any shape less zero points, times scales, of the same shape each, in float64, exactly."""
     wide = codes.astype(np.float64)
     wide = wide if zero is None else wide - zero.astype(np.float64)

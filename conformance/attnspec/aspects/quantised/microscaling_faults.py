@@ -1,8 +1,5 @@
 """Scales of microscaling formats whose exponents are read wrongly, second scales that are lost, and E2M1 misread."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +18,7 @@ from attnspec.problems.problem import INPUTS, Array, Sizes
 Change = Callable[[Array], Array]
 
 
-def _with(change: Change, *keywords: str) -> Restore:
+def _restore_with(change: Change, *keywords: str) -> Restore:
     """A `restore` stage that reads other numbers than it was given as some keywords."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by the changed scales (B,H,S,D)."""
@@ -132,7 +129,7 @@ def _of_scales() -> Iterator[Fault]:
         keyword = f"{array}_scale"
         for name, (story, reach, change) in _SCALES.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                        staged(restore=_with(change, keyword)))
+                        staged(restore=_restore_with(change, keyword)))
         for name, (of_codes, change) in _CODES.items():
             yield Fault(f"{array}_e2m1_{name}", keyword, of_codes.format(array), f"{array} codes of E2M1",
                         staged(restore=_with_e2m1(change, array)))
@@ -142,14 +139,14 @@ def _of_both() -> Iterator[Fault]:
     """The same with keys and values alike, where one helper dequantises both."""
     for name, (story, reach, change) in _SCALES.items():
         yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
-                    staged(restore=_with(change, "key_scale", "value_scale")))
+                    staged(restore=_restore_with(change, "key_scale", "value_scale")))
     for name, (of_codes, change) in _CODES.items():
         yield Fault(f"both_e2m1_{name}", "value_scale", of_codes.format("key and value"), "key or value codes of E2M1",
                     staged(restore=_with_e2m1(change, "key", "value")))
     for name, (of_globals, change) in _GLOBALS.items():
         yield Fault(f"both_global_scales_{name}", "value_global_scale", of_globals.format("keys and values"),
                     "a second scale of keys or values other than 1",
-                    staged(restore=_with(change, "key_global_scale", "value_global_scale")))
+                    staged(restore=_restore_with(change, "key_global_scale", "value_global_scale")))
 
 
 def _of_globals() -> Iterator[Fault]:
@@ -157,7 +154,7 @@ def _of_globals() -> Iterator[Fault]:
     for keyword, array in GLOBALS.items():
         for name, (story, change) in _GLOBALS.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array),
-                        f"a second scale of the {array} other than 1", staged(restore=_with(change, keyword)),
+                        f"a second scale of the {array} other than 1", staged(restore=_restore_with(change, keyword)),
                         link=_LINKS.get(f"{keyword}_{name}", ""))
 
 
@@ -170,7 +167,7 @@ def _dropped_for_one_query(array: str) -> Fault:
                      work.but(**{keyword: None}) if work.shape[2] == 1 else work)))
 
 
-def _exchanged(work: PreparedCall) -> PreparedCall:
+def _exchange_second_scales(work: PreparedCall) -> PreparedCall:
     """Keys and values have each other's second scale."""
     if work.key_global_scale is None or work.value_global_scale is None:
         return sound.restore(work)
@@ -190,7 +187,7 @@ _LINKS: Mapping[str, str] = {
 MICROSCALING_FAULTS = (
     *_of_scales(), *_of_globals(), *_of_both(), *(_dropped_for_one_query(array) for array in ("key", "value")),
     Fault("global_scales_exchanged", "key_global_scale", "Keys and values have each other's second scale.",
-          "second scales of both that differ", staged(restore=_exchanged)),
+          "second scales of both that differ", staged(restore=_exchange_second_scales)),
     Fault("global_scale_in_place_of_scales", "value_global_scale", "A second scale is taken for the only one.",
           "second scales", staged(restore=_in_place)),
 )

@@ -3,9 +3,6 @@
 The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where some are past.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +116,7 @@ _BESIDE = tuple(name for name in UNCOMMON if (word := KEYWORDS[name]).pool in {"
 """What servers ask for beside codes: one keyword of each that has a path of its own in a kernel."""
 
 
-def _dropped(array: str, keyword: str) -> Restore:
+def _drop_scale_with(array: str, keyword: str) -> Restore:
     """A `restore` stage that takes codes for numbers wherever a call has another keyword."""
     return lambda work: sound.restore(work.but(**{f"{array}_scale": None}) if keyword in work.given else work)
 
@@ -131,7 +128,7 @@ def _of_paths() -> Iterator[Fault]:
             yield Fault(f"{array}_scale_dropped_with_{keyword}", f"{array}_scale",
                         f"The {array} scale is dropped on the path of {keyword}.",
                         f"{array} scales other than 1, together with {keyword}",
-                        staged(restore=_dropped(array, keyword)))
+                        staged(restore=_drop_scale_with(array, keyword)))
 
 
 def _kept_for_later(work: PreparedCall) -> PreparedCall:

@@ -4,9 +4,6 @@ Each fault changes the scales as they lie in its form; then codes are dequantise
 follows. So a fault is as wrong as its scales are, and no more.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +36,7 @@ PackedChange = Callable[[Array, Array, Array], Array]
 """Other scales (S,Hkv,D), made from those of packed keys and the borders of queries and of keys (B+1,)."""
 
 
-def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
+def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
     """A maker of packed functions that read other scales, or zero points, of keys or values."""
     def make() -> Attend:
         inner = with_entries_read(packed_attention()())
@@ -101,7 +98,7 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 """By name: story, reach, and what becomes of the scales of packed sequences; {} is the array."""
 
 
-def _paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
+def _make_paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
     """A maker of functions that look the scales of keys, or of values, or zero points, up in other pages than the
     codes.
     """
@@ -277,9 +274,9 @@ def _faults_of_forms() -> Iterator[Fault]:
                                                    ("zero", _OF_ZEROS, _ZEROS_IN_PAGES, ZERO_CHANGES)):
             keyword = f"{array}_{word}"
             for name, (story, reach, change) in of_packed.items():
-                yield _fault_of_form(keyword, InputForm.PACKED, name, (story, reach), _packed(keyword, change))
+                yield _fault_of_form(keyword, InputForm.PACKED, name, (story, reach), _make_packed(keyword, change))
             for name, (story, reach, find) in of_pages.items():
-                yield _fault_of_form(keyword, InputForm.PAGED, name, (story, reach), _paged(keyword, find))
+                yield _fault_of_form(keyword, InputForm.PAGED, name, (story, reach), _make_paged(keyword, find))
             for name, (story, reach, read) in of_past.items():
                 yield _fault_of_form(keyword, InputForm.DECODER, name, (story, reach), coded_decoder({keyword: read}))
         yield _fault_of_form(f"{array}_scale", InputForm.DECODER, "stale",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, packed
+from attnspec.aspects.quantised.arrays import NAMES, pack_nibbles
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.aspects.quantised.stage import Restore
 from attnspec.faults import staged as sound
@@ -34,12 +34,12 @@ def _nibbles(work: PreparedCall, unpack: Unpack, *names: str) -> PreparedCall:
                 or codes.min(initial=0) < LEAST or (codes.min(initial=0) < 0 and codes.max(initial=0) > MOST // 2):
             continue
         has_sign = bool((codes < 0).any())
-        bytes_ = packed(codes.astype(np.int8).view(np.uint8) & np.uint8(15), "low_first")
+        bytes_ = pack_nibbles(codes.astype(np.int8).view(np.uint8) & np.uint8(15), "low_first")
         arrays[name] = unpack(bytes_, codes.shape[-1], has_sign).astype(codes.dtype)
     return work.but(**arrays)
 
 
-def signed(nibbles: Array) -> Array:
+def read_signed(nibbles: Array) -> Array:
     """Of any shape: four bits as a number of two's complement."""
     wide = nibbles.astype(np.int16)
     return np.where(wide >= 8, wide - 16, wide)
@@ -48,7 +48,7 @@ def signed(nibbles: Array) -> Array:
 def _split(bytes_: Array, has_sign: bool) -> tuple[Array, Array]:
     """The low and the high nibbles of bytes of any shape as numbers."""
     low, high = bytes_ & 15, bytes_ >> 4
-    return (signed(low), signed(high)) if has_sign else (low.astype(np.int16), high.astype(np.int16))
+    return (read_signed(low), read_signed(high)) if has_sign else (low.astype(np.int16), high.astype(np.int16))
 
 
 def _in_pairs(first: Array, second: Array, features: int) -> Array:

@@ -29,7 +29,8 @@ def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
     weights = asker.ask_output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
     seen = asker.ask_output(plain.but(**{keyword: scale}))[..., :4]
-    return name_candidate(seen, {name: _expected(weights, array, _SCALE**power) for name, power in _POWERS.items()})
+    expected = {name: _expect_weights(weights, array, _SCALE**power) for name, power in _POWERS.items()}
+    return name_candidate(seen, expected)
 
 
 def _whole_numbers(asker: Asker) -> Problem:
@@ -38,7 +39,7 @@ def _whole_numbers(asker: Asker) -> Problem:
     return problem.but(key=2 * problem.key)
 
 
-def _expected(weights: Array, array: str, factor: float) -> Array:
+def _expect_weights(weights: Array, array: str, factor: float) -> Array:
     """Weights (B,H,T,S) that are read off the output, where the entries of an array are multiplied by a factor."""
     if array == "value":
         return weights * factor
@@ -62,11 +63,11 @@ def _ask_zero(asker: Asker, array: str) -> Reply:
         zero[:, :, :-1] = 0
     seen = asker.ask_output(plain.but(**{f"{array}_zero": zero}))[..., :4]
     return name_candidate(seen,
-                          {name: _moved(asker, plain, array, times * zero)[..., :4] for name,
+                          {name: _move_output(asker, plain, array, times * zero)[..., :4] for name,
                            times in _TAKEN_OFF.items()})
 
 
-def _moved(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
+def _move_output(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
     """The output (B,H,T,Dv) where so much is taken off of the entries of an array, of the same shape as it."""
     entries = {name: getattr(plain, name).astype(np.float64) for name in ("query", "key", "value")}
     entries[array] = entries[array] - zero

@@ -24,7 +24,8 @@ from attnspec.scaffold.writing.telling import say_handed_on
 TryForm = Callable[[CallForm, Trier], CallForm | None]
 """The form with how its output is read, if it is right."""
 
-_CODE_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4", "nvfp4")
+_CODE_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4",
+                 "nvfp4")
 """What codes may be: in the dtype of the call, for who takes numbers, too; then the most frequent first. `mxfp8`
 differs from `float8_e4m3fn` by its scales alone.
 """
@@ -53,7 +54,8 @@ all, too.
 _ZERO_LIMITS: tuple[Mapping[str, str], ...] = ({"zeros": "codes"}, {})
 """The limits of who is handed zero points in the format of the codes, and as numbers."""
 
-_MIXED_GRANULARITIES = (("channel", "token"), ("channel", "head"), ("channel", "batch_head"), ("head", "channel"))
+_MIXED_GRANULARITIES = (("channel", "token"), ("channel", "head"), ("channel", "batch_head"),
+                        ("head", "channel"))
 """Granularities of keys and of values, where these are not alike."""
 
 _SCALE_WORDS = tuple(word for word in KEYWORDS.values() if word.name in OF_ENTRIES)
@@ -126,7 +128,8 @@ def pose_problem(form: CallForm, problem: Problem) -> Problem:
     for word in _SCALE_WORDS:
         if form.parameter_for(word.name):
             stored = str(form.limits.get(f"stored_{word.meaning_of}", "")) or _ANY_STORAGE
-            shared = str(form.limits.get(f"{word.meaning_of}_scales", "")) or STORAGES[stored].shared or any_shared
+            declared = str(form.limits.get(f"{word.meaning_of}_scales", ""))
+            shared = declared or STORAGES[stored].usual_granularity or any_shared
             is_scale = word.name == f"{word.meaning_of}_scale"
             patterns[word.name] = f"{stored}/{shared}/{kind}" if is_scale else str(word.sample)
     return in_codes(problem, patterns, int(form.limits.get("page_multiple", 1))) if patterns else problem
@@ -154,7 +157,8 @@ def find_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryForm, t
         for known in _list_right_with_ones(form, told, find, trier, until):
             found, first_wrong = _find_scales(known, told, trier)
             if found:
-                return _doubt_one_scale(_note_other_formats(found, told, trier), known, told, trier)
+                return _doubt_one_scale(_note_other_formats(found, told, trier), known, told,
+                                        trier)
             nearest = nearest or _note_wrong_scales(first_wrong)
         if nearest:
             return nearest
@@ -211,7 +215,8 @@ def _leave_scales(form: CallForm, told: ScaleParameters) -> CallForm:
     passed = tuple(Binding(f"{array}_scale", each.name, each.text or "None") for array in told.arrays
                    if (each := told.by_keyword[f"{array}_scale"]))
     left = {each.name: each.text for each in told.by_keyword.values() if not each.is_required}
-    return replace(form, bindings=(*form.bindings, *passed), left_defaults={**form.left_defaults, **left})
+    return replace(form, bindings=(*form.bindings, *passed),
+                   left_defaults={**form.left_defaults, **left})
 
 
 def _list_ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
@@ -228,7 +233,8 @@ def _list_ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
             yield from _list_scale_shapes(form, told, each, others=others)
     if not own.block:
         yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"))
-        yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"), others=True)
+        yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"),
+                                      others=True)
 
 
 def _list_ways_with_ones(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
@@ -256,7 +262,8 @@ def _list_scale_shapes(form: CallForm, told: ScaleParameters, shared: Mapping[st
                                _describe_shape(word.meaning_of, chosen[word.meaning_of][1]))
                        for word in _SCALE_WORDS if word.name in told.by_keyword and word.meaning_of in chosen)
         for zeros in _ZERO_LIMITS if told.have_zeros else ({},):
-            posed = replace(form, bindings=(*form.bindings, *passed), limits={**form.limits, **limits, **zeros})
+            posed = replace(form, bindings=(*form.bindings, *passed),
+                            limits={**form.limits, **limits, **zeros})
             yield replace(posed, left_defaults={**form.left_defaults, **_list_unsaid_values(posed, told)})
 
 
@@ -285,15 +292,17 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
     long = {axis: length for axis, length in _LONG_SIZES.items() if axis not in known.sizes}
     ones = replace(_leave_scales(known, told), tried_values="head/ones")
     takes_long = told.are_required or trier.is_right(ones, plain_problem(ones, **long))
+    lengths = ({}, long) if takes_long else ({},)
     for name in _FORMATS_OF_SAME_CODES.get(_find_format(known, told), ("",)):
         form = _use_format(known, told, name, "") if name else known
         for way in _list_ways(form, told):
-            lengths, trier.nearest = ({}, long) if takes_long else ({},), None
-            if all(trier.is_right(posed, plain_problem(posed, **each)) for posed in _list_posed(way)
-                   for each in lengths):
+            wrongs = (trier.find_wrong(posed, plain_problem(posed, **each)) for posed in _list_posed(way)
+                      for each in lengths)
+            attempt = next(filter(None, wrongs), None)
+            if attempt is None:
                 return way, wrong
-            attempt = trier.nearest
-            wrong = wrong or (attempt if attempt and attempt.progress is Progress.OTHER_NUMBERS else None)
+            if wrong is None and attempt.progress is Progress.OTHER_NUMBERS:
+                wrong = attempt
     return None, wrong
 
 
@@ -305,7 +314,8 @@ def _list_posed(form: CallForm) -> Iterator[CallForm]:
     yield from (replace(form, tried_values=f"{shared}/odd") for shared in different)
 
 
-def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
+def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters,
+                     trier: Trier) -> CallForm:
     """The form, and the doubt whether one scale is meant where it is handed one for each head without complaint."""
     if any(form.limits.get(f"{array}_scales") != "tensor" for array in told.arrays):
         return form
@@ -316,7 +326,7 @@ def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, tri
     warning = (f"ONE SCALE FOR ALL HEADS: it takes {names} (Hkv,), too, and reads the same for all. If each head has "
                "its own, write `head` for `tensor` in the manifest and hand them on whole: then attnspec check says "
                "what is wrong.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _note_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
@@ -329,4 +339,4 @@ def _note_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> 
     how = f"The manifest declares {name}" if name else "The manifest declares none of these: codes come as numbers"
     taken = f"Its codes are {name or 'numbers'}; it takes {', '.join(others)}, too."
     said = [f"{taken} {how}. Write another one there (`stored_key`) to have that judged."] if others else []
-    return replace(form, remarks=(*form.remarks, *said))
+    return form.with_remarks(*said)

@@ -1,8 +1,5 @@
 """How attention that faults change reads codes: zero points are taken off, and scales multiplied in."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,9 +25,9 @@ class QuantisedStage(AspectStage):
             return work
         arrays = {}
         for name in INPUTS:
-            numbers = shifted(getattr(work, name), getattr(work, f"{name}_zero"))
+            numbers = shift_codes(getattr(work, name), getattr(work, f"{name}_zero"))
             for keyword in (f"{name}_scale", f"{name}_global_scale"):
-                numbers = scaled(numbers, getattr(work, keyword))
+                numbers = scale_codes(numbers, getattr(work, keyword))
             arrays[name] = numbers
         return work.but(**arrays, **dict.fromkeys(every))
 
@@ -38,12 +35,17 @@ class QuantisedStage(AspectStage):
 STAGE = QuantisedStage()
 
 
-def scaled(codes: Array, scale: Array | None) -> Array:
+def scale_codes(codes: Array, scale: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
     return codes if scale is None else codes * np.asarray(scale).astype(codes.dtype)
 
 
-def shifted(codes: Array, zero: Array | None) -> Array:
+def is_one_for_features(scale: Array | None) -> bool:
+    """Whether a scale (B,Hkv,S,D), or 1 in the place of each, is one for all features of a token."""
+    return scale is not None and bool((np.asarray(scale) == np.asarray(scale)[..., :1]).all())
+
+
+def shift_codes(codes: Array, zero: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, less zero points that broadcast to them."""
     return codes if zero is None else codes - np.asarray(zero).astype(codes.dtype)
 

@@ -56,7 +56,7 @@ class Storage:
         return f"block({self.block})", f"channel_tokens({self.block})"
 
     @property
-    def shared(self) -> str:
+    def usual_granularity(self) -> str:
         """How many entries share a scale by the definition of the format; empty where it defines nothing."""
         return self.granularities[0] if self.block else ""
 

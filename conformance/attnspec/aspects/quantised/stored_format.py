@@ -17,7 +17,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.core.dtype import DTYPES
-from attnspec.core.errors import ManifestError, quoted
+from attnspec.core.errors import ManifestError, quote_value
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import STORED_WORDS, WEIGHTS, Precision, StoredForm
 from attnspec.numerics.roundings import lost_to_underflow, roundings
@@ -175,7 +175,7 @@ class StoredFormat(StoredForm):
         return 0.5 if self.codes.is_whole else 2.0 ** (self.codes.least - 1)
 
     def __str__(self) -> str:
-        is_said = bool(self.granularity) and self.granularity != self.codes.shared
+        is_said = bool(self.granularity) and self.granularity != self.codes.usual_granularity
         shared = f" by {self.granularity}" * is_said
         factor, least = f" times {self.factor:g}" * (self.factor != 1), f" from {self.least:g}" * bool(self.least)
         flags = "".join(f" {name}" for name in ("smoothed", "divided", "summed") if getattr(self, name))
@@ -186,18 +186,18 @@ def read_stored(word: str, given: object) -> StoredFormat:
     """The format that a word of a precision class says. Raises ManifestError for one that makes no sense."""
     found = _TEXT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
-        raise ManifestError(f"{word!r} in a precision class must be {_FORM}, not {quoted(given)}.")
+        raise ManifestError(f"{word!r} in a precision class must be {_FORM}, not {quote_value(given)}.")
     if found["storage"] not in STORAGES:
         raise ManifestError.unknown(f"format of codes (of {word!r} in a precision class)", found["storage"], STORAGES)
-    shared, said = STORAGES[found["storage"]].shared, found["granularity"]
-    if said and read_granularity(said) not in {*UNBLOCKED, *_blocked(said)}:
+    shared, said = STORAGES[found["storage"]].usual_granularity, found["granularity"]
+    if said and read_granularity(said) not in {*UNBLOCKED, *_read_blocks(said)}:
         raise ManifestError.unknown(f"granularity (of {word!r} in a precision class)", said, _KNOWN)
     made = StoredFormat(found["storage"], read_granularity(said) if said else shared,
                         _positive(word, found["factor"] or "1"), _positive(word, found["least"] or "0"),
                         bool(found["smoothed"]), bool(found["divided"]), bool(found["summed"]))
     problem = _nonsense(made, STORED_WORDS[word])
     if problem:
-        raise ManifestError(f"{word!r} in a precision class: {problem} (it says {quoted(given)}).")
+        raise ManifestError(f"{word!r} in a precision class: {problem} (it says {quote_value(given)}).")
     return made
 
 
@@ -211,7 +211,7 @@ def _positive(word: str, text: str) -> float:
     return number
 
 
-def _blocked(said: str) -> set[str]:
+def _read_blocks(said: str) -> set[str]:
     """What a text of blocks reads as; nothing where it names none."""
     found = read_granularity(said)
     return {found} if found.partition("(")[0] in BLOCKED else set()

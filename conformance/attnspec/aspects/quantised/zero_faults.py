@@ -1,8 +1,5 @@
 """Zero points that are lost, taken off twice or of another head, and differences that do not fit their format."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +8,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import ZEROS
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import Restore, keep_stale, read_changed, scaled, shifted
+from attnspec.aspects.quantised.stage import Restore, keep_stale, read_changed, scale_codes, shift_codes
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.staged import staged
@@ -26,8 +23,10 @@ def _with_difference(change: Change) -> Restore:
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised from the changed differences (B,H,S,D)."""
         used = [name for name in INPUTS if getattr(work, f"{name}_zero") is not None]
-        arrays = {name: change(shifted(codes := getattr(work, name), getattr(work, f"{name}_zero"))).astype(codes.dtype)
-                  for name in used}
+        arrays = {}
+        for name in used:
+            codes = getattr(work, name)
+            arrays[name] = change(shift_codes(codes, getattr(work, f"{name}_zero"))).astype(codes.dtype)
         return sound.restore(work.but(**arrays, **{f"{name}_zero": None for name in used}))
     return restore
 
@@ -42,13 +41,13 @@ def _with_codes(change: Change) -> Restore:
     return restore
 
 
-def _unscaled(*names: str) -> Restore:
+def _take_off_unscaled(*names: str) -> Restore:
     """A `restore` stage that takes the zero points of some arrays off of what is scaled already."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call with code · scale - zero (B,H,S,D)."""
         zeros = {name: getattr(work, f"{name}_zero") for name in names}
         rest = sound.restore(work.but(**{f"{name}_zero": None for name in names}))
-        return rest.but(**{name: shifted(getattr(rest, name), zero) for name, zero in zeros.items()})
+        return rest.but(**{name: shift_codes(getattr(rest, name), zero) for name, zero in zeros.items()})
     return restore
 
 
@@ -76,7 +75,7 @@ def _first(axis: int) -> Change:
     return lambda zero: np.broadcast_to(zero.take([0], axis), zero.shape)
 
 
-def _rolled(axis: int) -> Change:
+def _roll_zeros(axis: int) -> Change:
     """Each has the zero point of the one before along an axis; any shape."""
     return lambda zero: np.roll(zero, 1, axis)
 
@@ -87,12 +86,12 @@ def _tail_without(zero: Array) -> Array:
     return np.where((np.arange(S) >= S // 4 * 4)[:, None], 0, zero)
 
 
-def _wrapped(difference: Array) -> Array:
+def _wrap_difference(difference: Array) -> Array:
     """Of any shape: a difference that is formed in the 8 bits of the codes comes out of the other end."""
     return np.where(difference < 0, difference + 256, difference)
 
 
-def _saturated(difference: Array) -> Array:
+def _saturate_difference(difference: Array) -> Array:
     """Of any shape: a difference that is kept in int8 is clipped to its ends."""
     return np.clip(difference, -128, 127)
 
@@ -119,8 +118,8 @@ _OF_ZEROS: Mapping[str, tuple[str, str, Change]] = {
                        _first(0)),
     "of_first_token": ("The {} zero point of the first token serves all.", _BY_TOKEN, _first(2)),
     "of_head_before": ("Each head has the {} zero point of the head before.", "{} zero points by head, more heads",
-                       _rolled(1)),
-    "of_token_before": ("Each token has the {} zero point of the token before.", _BY_TOKEN, _rolled(2)),
+                       _roll_zeros(1)),
+    "of_token_before": ("Each token has the {} zero point of the token before.", _BY_TOKEN, _roll_zeros(2)),
     "truncated": ("The {} zero point is converted to a whole number.", "{} zero points that are not whole", np.trunc),
     "lost_in_tail": ("The last tokens, which fill no block of four, have no {} zero point.",
                      "{} zero points, a length that is no multiple of 4", _tail_without),
@@ -130,7 +129,7 @@ _OF_ZEROS: Mapping[str, tuple[str, str, Change]] = {
 _OF_CHANNELS: Mapping[str, tuple[str, str, Change]] = {
     "of_first_channel": ("The {} zero point of the first feature serves all.", "{} zero points by channel", _first(3)),
     "of_channel_before": ("Each feature has the {} zero point of the feature before.", "{} zero points by channel",
-                          _rolled(3)),
+                          _roll_zeros(3)),
 }
 """The same, of arrays in which a feature that all tokens share shows: of keys, it moves no weight."""
 
@@ -142,7 +141,7 @@ def _of_zeros() -> Iterator[Fault]:
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
                         staged(restore=read_changed(change, f"{array}_zero")))
         yield Fault(f"{keyword}_unscaled", keyword, f"The {array} zero point is taken off of what is scaled already.",
-                    f"{array} zero points other than 0, scales other than 1", staged(restore=_unscaled(array)))
+                    f"{array} zero points other than 0, scales other than 1", staged(restore=_take_off_unscaled(array)))
 
 
 _WHERE: Mapping[str, tuple[str, Callable[[PreparedCall], bool]]] = {
@@ -165,7 +164,7 @@ def _of_both_zeros() -> Iterator[Fault]:
                     staged(restore=read_changed(change, "key_zero", "value_zero")))
     yield Fault("both_zeros_unscaled", "value_zero", "Zero points of keys and values are taken off of what is scaled.",
                 "key or value zero points other than 0, scales other than 1",
-                staged(restore=_unscaled("key", "value")))
+                staged(restore=_take_off_unscaled("key", "value")))
 
 
 def _of_paths() -> Iterator[Fault]:
@@ -181,9 +180,9 @@ def _of_paths() -> Iterator[Fault]:
 ZERO_FAULTS = (
     *_of_zeros(), *_of_both_zeros(), *_of_paths(),
     Fault("difference_wraps", "value_zero", "Code and zero point are subtracted in 8 bits without a sign.",
-          "codes below their zero point", staged(restore=_with_difference(_wrapped))),
+          "codes below their zero point", staged(restore=_with_difference(_wrap_difference))),
     Fault("difference_saturates", "value_zero", "The difference of code and zero point is kept in int8.",
-          "codes far from their zero point", staged(restore=_with_difference(_saturated))),
+          "codes far from their zero point", staged(restore=_with_difference(_saturate_difference))),
     Fault("unsigned_read_as_signed", "value_zero", "Unsigned codes are read as signed ones.",
           "codes of uint8 above 127", staged(restore=_with_codes(_read_signed))),
     Fault("unsigned_nibble_read_as_signed", "value_zero", "Unsigned codes of four bits are read as signed ones.",
@@ -201,8 +200,8 @@ def _by_products(work: PreparedCall) -> PreparedCall:
         scale, zero = getattr(work, f"{name}_scale"), getattr(work, f"{name}_zero")
         if zero is not None:
             codes = getattr(work, name)
-            offset = scaled(np.asarray(zero).astype(codes.dtype), scale)
-            arrays[name] = scaled(codes, scale) - offset
+            offset = scale_codes(np.asarray(zero).astype(codes.dtype), scale)
+            arrays[name] = scale_codes(codes, scale) - offset
     used = {f"{name}_{word}": None for name in arrays for word in ("scale", "zero")}
     return sound.restore(work.but(**arrays, **used))
 
@@ -214,7 +213,7 @@ def _behind_sums(work: PreparedCall) -> PreparedCall:
         zero = getattr(work, f"{name}_zero")
         if zero is not None:
             codes = getattr(work, name)
-            offset = scaled(np.asarray(zero).astype(codes.dtype), getattr(work, f"{name}_scale"))
+            offset = scale_codes(np.asarray(zero).astype(codes.dtype), getattr(work, f"{name}_scale"))
             kept[f"{name}_zero"] = np.broadcast_to(offset, codes.shape)
     return sound.restore(work.but(**dict.fromkeys(kept))).but(**kept)
 

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS, acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, name_candidate, promised_answer

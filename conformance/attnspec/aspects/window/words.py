@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.core.keyword import Window
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,

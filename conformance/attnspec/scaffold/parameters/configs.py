@@ -1,20 +1,141 @@
-"""The config object that a constructor wants: its class if one is named, else whatever the constructor asks it for."""
+"""The config object that a constructor wants: its class if one is named, else whatever the constructor asks it for.
+
+What it asks for, and what an initialiser makes, only running somebody's code tells. What is run is text that is
+written here and loaded where the callee lives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+
+import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import Kind
+from attnspec.core.nouns import DType, Kind
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import ConfigObject, Site
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter
 from attnspec.scaffold.meaning import NO_DROPOUT, SIZES_BY_ROLE, find_roles
-from attnspec.scaffold.parameters.asking import list_config_fields
 from attnspec.scaffold.probe_problems import CROSS_SIZES
-from attnspec.scaffold.there import CalleeProcess
+from attnspec.subjects.call import Call, ReturnedTree
+
+_ASKER_NAME = "ask"
+_BARE_CALL = Call(dict.fromkeys(("query", "key", "value"), np.zeros((1, 1, 1, 1), np.float32)),
+                  {}, DType.FLOAT32, ())
+"""A call that hands over nothing which its function would look at."""
+
+_INITIALISER_TEXT = """\
+import numpy as np
+{imports}
+from {module} import {top} as theirs
+
+
+def {asked}(query, key, value):
+    return theirs{rest}({given})
+"""
+
+_CONFIG_TEXT = """\
+import re
+
+import numpy as np
+from {module} import {top} as theirs
+
+KNOWN = {known!r}
+MOST = {most}  # fields whose names say nothing that a constructor may ask for
+
+
+class Asked:
+    def __init__(self, unknown):
+        self.fields, self.unknown, self.missed = {{}}, unknown, ""
+
+    def answer(self, name):
+        value = KNOWN.get(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_"))
+        if value is None and name not in self.unknown:
+            self.missed = name
+            raise KeyError(name)
+        self.fields[name] = np.ones(1)
+        return False if value is None else value
+
+
+class Attributes:
+    def __init__(self, asked):
+        self._answer = asked.answer
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self._answer(name)
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Items(dict):
+    def __init__(self, asked):
+        super().__init__()
+        self._answer = asked.answer
+
+    def __missing__(self, name):
+        return self._answer(name)
+
+
+def {asked}(query, key, value):
+    unknown = set()
+    for _ in range(MOST):
+        asked = Asked(unknown)
+        try:
+            theirs{rest}(**{others!r}, {parameter}={holder}(asked))
+        except (AttributeError, KeyError):
+            if not asked.missed or asked.missed in unknown:
+                return {{}}
+            unknown.add(asked.missed)
+        except Exception:  # its own, which a call tells
+            return asked.fields
+        else:
+            return asked.fields
+    return {{}}
+"""
+_MOST_UNKNOWN_FIELDS = 30
+
+
+def call_initialiser(target: str, given: Mapping[str, str], process: CalleeProcess) -> ReturnedTree | None:
+    """What the function `module:name` makes of this, which is Python; None where it raises."""
+    texts = [f"{name}={text}" for name, text in given.items()]
+    imports = "import jax" if any("jax." in text for text in texts) else ""
+    text = _INITIALISER_TEXT.format(**_name_target(target), imports=imports,
+                                    given=", ".join(texts))
+    return process.call_text(text, _ASKER_NAME, _BARE_CALL)
+
+
+ConfigNumbers = Mapping[str, int | float | bool]
+
+
+def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
+                       process: CalleeProcess, *, is_dict: bool) -> tuple[str, ...]:
+    """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
+    if it cannot be satisfied.
+
+    known: what a field is answered with, by its plain name. One whose name says nothing is False, but for a question
+    that can do without (`getattr(config, name, default)`).
+    others: what else has to be given.
+    """
+    text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
+                               most=_MOST_UNKNOWN_FIELDS,
+                               others=dict(others), parameter=parameter,
+                               holder="Items" if is_dict else "Attributes")
+    made = process.call_text(text, _ASKER_NAME, _BARE_CALL)
+    return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
+
+
+def _name_target(target: str) -> Mapping[str, str]:
+    module, _, name = target.partition(":")
+    top, dot, rest = name.partition(".")
+    return {"module": module, "top": top, "rest": dot + rest, "asked": _ASKER_NAME}
+
 
 _SWITCHED_OFF_KEYWORDS = [word.name for word in KEYWORDS.values()
                           if word.in_layers and word.acts is Acts.LOGITS and not word.axes]
@@ -28,7 +149,8 @@ _FIELD_TEXTS: Mapping[Kind, Mapping[str, str]] = {
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _CROSS_NUMBERS: Mapping[str, int] = {
-    "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H, "H": CROSS_SIZES.H,
+    "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H,
+    "H": CROSS_SIZES.H,
     "Hkv": CROSS_SIZES.H, "D": CROSS_SIZES.D,
                                      "Dv": CROSS_SIZES.D, "T": CROSS_SIZES.T}
 _DEFAULT_ROLES = frozenset({"length", "inner_width", "out_width", "value_head_width", "place"})
@@ -43,29 +165,25 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
     others: what else its constructor is given, as Python. If that tells the number of heads, no field has to.
     """
     is_told_heads = "heads" in others.values()
-    for made_by in dict.fromkeys((*layer.annotated_classes.get(parameter, ()), *_list_config_classes(layer))):
+    beside = [made_by for name, made_by in layer.neighbours if name.endswith(_CONFIG_ENDINGS)]
+    pairs = {made_by: zip(layer.name, made_by.partition(":")[2], strict=False) for made_by in beside}
+    common = {made_by: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs[made_by])) for made_by in beside}
+    beside.sort(key=lambda made_by: -common[made_by])  # those first whose names begin as the layer's
+    for made_by in dict.fromkeys((*layer.annotated_classes.get(parameter, ()), *beside)):
         module, _, name = made_by.partition(":")
         fields = _find_fields(made_by, kind, process, is_told_heads=is_told_heads)
         if fields is not None:
             yield ConfigObject(fields, name, module)
     given = {name: _evaluate_number(text) for name, text in others.items()}
     for is_dict in (False, True):
-        asked = list_config_fields(layer.target, parameter, _list_known_answers(kind), given, process, is_dict=is_dict)
+        asked = list_config_fields(layer.target, parameter, _list_known_answers(kind), given,
+                                   process, is_dict=is_dict)
         if asked or is_told_heads:  # what raises before it asks for anything tells why once it is tried
             yield ConfigObject({name: _write_field(name, kind) for name in asked}, is_dict=is_dict)
 
 
-def _list_config_classes(layer: ExaminedCallable) -> Sequence[str]:
-    """The classes of its module whose names say that they are configs, the likest first."""
-    named = [made_by for name, made_by in layer.neighbours if name.endswith(_CONFIG_ENDINGS)]
-    return sorted(named, key=lambda made_by: -len(_common_start(layer.name, made_by.partition(":")[2])))
-
-
-def _common_start(first: str, second: str) -> str:
-    return first[:next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)]
-
-
-def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *, is_told_heads: bool) -> Mapping[str, str] | None:
+def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *,
+                 is_told_heads: bool) -> Mapping[str, str] | None:
     """The fields whose names say what they mean; None if nobody tells a number of heads, or nobody can tell the
     fields.
     """
@@ -75,8 +193,8 @@ def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *, is_told_he
         return None
     means = find_roles(parameters, Site.CONSTRUCTOR)
     left = {each.name for each in parameters if _keeps_default(each, means.get(each.name, ""))}
-    fields = {name: _FIELD_TEXTS[kind][role] for name,
-              role in means.items() if role in _FIELD_TEXTS[kind] and name not in left}
+    fields = {name: _FIELD_TEXTS[kind][role]
+              for name, role in means.items() if role in _FIELD_TEXTS[kind] and name not in left}
     return fields if is_told_heads or "heads" in means.values() else None
 
 

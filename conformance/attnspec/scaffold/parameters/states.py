@@ -156,7 +156,8 @@ def _list_assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
     elif len(matrices) in _UNNAMED_ROLES:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
         alone = Counter(map(_find_holder, matrices))
-        for order in _list_orders([named[path] for path in matrices], _UNNAMED_ROLES[len(matrices)]):
+        for order in _list_orders([named[path] for path in matrices],
+                                  _UNNAMED_ROLES[len(matrices)]):
             of_matrices = dict(zip(matrices, order, strict=True))
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
             beside = {_find_holder(path): role for path, role in of_matrices.items() if alone[_find_holder(path)] == 1}
@@ -193,7 +194,8 @@ def _fill_layouts(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapp
     fitting = [[(kind, way) for way in PARAMETER_LAYOUTS[kind]
                 if all(_fits_shape(leaf, way, roles, sizes) for leaf in alike)]
                for kind, alike in by_kind.items()]
-    for order, chosen in itertools.product(_list_part_orders(roles), list(itertools.product(*fitting))):
+    for order, chosen in itertools.product(_list_part_orders(roles),
+                                           list(itertools.product(*fitting))):
         ways = dict(chosen)
         if all(leaf.shape for leaf in leaves) or _lie_alike(ways):
             yield _make_state(leaves, roles, ways, replace(words, parts=order))
@@ -217,17 +219,14 @@ def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
 
 
 def _find_kind(leaf: Leaf, role: str) -> str:
-    kind = _find_role_kind(role)
+    kind = _KINDS_BY_ROLE.get(role, "inner")
     if kind == "inner" and HEAD_PLACE in "".join(leaf.path):
         kind = "of one head"
     return kind + " bias" * is_bias(leaf)
 
 
-def _find_role_kind(role: str) -> str:
-    return _KINDS_BY_ROLE.get(role, "inner")
-
-
-def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
+def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str],
+                sizes: Mapping[str, int]) -> bool:
     """By its shape; of a shape that nobody knows only the usual ways."""
     role = roles[leaf.path]
     heads = [sizes["kv" if part in ("key", "value") else "h"] for part in _PARTS_BY_ROLE.get(role, (role,))]
@@ -240,7 +239,8 @@ def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], siz
     return way.shape(lengths) == leaf.shape
 
 
-def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, ParameterLayout],
+def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str],
+                ways: Mapping[str, ParameterLayout],
                 words: ArrayTemplates) -> FilledState:
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
               for part in _PARTS_BY_ROLE.get(roles[leaf.path], (roles[leaf.path],))}
@@ -250,10 +250,13 @@ def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping
     return FilledState(made, tuple(part for part in PROJECTIONS if part in biased), projects, left)
 
 
-def _write_expression(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: ArrayTemplates) -> str:
+def _write_expression(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout],
+                      words: ArrayTemplates) -> str:
     """The expression."""
     letter, kind = "b" if is_bias(leaf) else "w", _find_kind(leaf, role)
     count = words.kv_heads if role in ("key", "value") else "heads"
-    return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack, at="head",
+    return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
+                                  at="head",
                                   d="Dv" if role == "value" else "D",
-                                  parts=words.parts if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)
+                                  parts=words.parts if role == "qkv" else "PARTS[1:]",
+                                  concatenate=words.concatenate)

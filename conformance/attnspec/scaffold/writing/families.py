@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm, ModuleMode, Site
 from attnspec.scaffold.parameters.states import HEAD_PLACE
-from attnspec.scaffold.writing.imports import find_alias
 from attnspec.scaffold.writing.lines import (
     break_call,
+    find_alias,
     templates_of,
     write_arguments,
     write_arrays,
@@ -63,8 +63,10 @@ def _write_config(form: CallForm) -> list[str]:
         return []
     fields = form.config.fields
     if form.config.is_dict:
-        return break_call("config = {", [f'"{name}": {text}' for name, text in fields.items()], "}")
-    return break_call(f"config = {form.config.name or 'SimpleNamespace'}(", write_keywords(fields), ")")
+        return break_call("config = {", [f'"{name}": {text}' for name, text in fields.items()],
+                          "}")
+    return break_call(f"config = {form.config.name or 'SimpleNamespace'}(",
+                      write_keywords(fields), ")")
 
 
 def _return_at_once(lines: list[str]) -> list[str]:
@@ -73,7 +75,8 @@ def _return_at_once(lines: list[str]) -> list[str]:
     return [lines[0].replace("layer = ", "return ", 1), *lines[1:-1]] if is_made_only else lines
 
 
-def _write_construction(form: CallForm, begin: str = "layer = ", end: str = ")", **more: str) -> list[str]:
+def _write_construction(form: CallForm, begin: str = "layer = ", end: str = ")",
+                        **more: str) -> list[str]:
     given = {**write_arguments(form, Site.CONSTRUCTOR), **more}
     return break_call(f"{begin}{find_alias(form)}(", write_keywords(given), end)
 
@@ -83,7 +86,8 @@ def _write_first_call(form: CallForm, makes: str) -> list[str]:
                       f")  # a first call makes its {makes}")
 
 
-def _write_entries(begin: str, entries: Iterable[str], end: str = "}", indent: int = 4) -> list[str]:
+def _write_entries(begin: str, entries: Iterable[str], end: str = "}",
+                   indent: int = 4) -> list[str]:
     """A line for each entry."""
     space = " " * indent
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
@@ -128,7 +132,8 @@ def _return_part_output(form: CallForm) -> list[str]:
     return ["    outputs = []",
             f"    {_write_part(form.judged_part)}.register_forward_hook("
             "lambda _, given, output: outputs.append(output))", "",
-            f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", "        layer(*arrays, **more)",
+            f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:",
+            "        layer(*arrays, **more)",
             f"        return outputs.pop()  # of its {form.judged_part}, before its input is added", "",
             "    return call"]
 
@@ -148,7 +153,8 @@ def _write_linen(form: CallForm) -> list[str]:
     lines = _write_construction(form)
     if form.state is None:
         return [*lines, f"    return partial(layer.init, {_RANDOM_KEY})"]
-    return [*lines, *write_tree(form.state, {}, "variables = "), "    return partial(layer.apply, variables)"]
+    return [*lines, *write_tree(form.state, {}, "variables = "),
+            "    return partial(layer.apply, variables)"]
 
 
 def _write_nnx(form: CallForm) -> list[str]:

@@ -1,17 +1,100 @@
-"""Python as lines of text, and the parts that every function of an adapter has."""
+"""Python as lines of text: what every function of an adapter has, and its imports, sorted as isort and ruff do."""
 
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from attnspec.core.forms import BORDERS, GIVES, STATE, TABLE
+from attnspec.core.forms import BORDERS, GIVES, ROTARY, STATE, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import Kind
+from attnspec.scaffold.callee_process import LOADING_IMPORTS, write_loading
 from attnspec.scaffold.form import TEMPLATES, ArrayTemplates, Binding, CallForm, Site
 from attnspec.scaffold.meaning import AXIS_LENGTHS, PACKED_AXIS_LENGTHS, PAGED_AXIS_LENGTHS
-from attnspec.subjects.call import ValuePath as Path
+from attnspec.subjects.call import ValuePath
+
+_STANDARD_IMPORTS: Mapping[str, str] = {
+    "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
+    "partial": "from functools import partial", "SimpleNamespace": "from types import SimpleNamespace",
+    "Any": "from typing import Any", "patch": "from unittest.mock import patch",
+    "sys": "import sys"}
+_OTHER_IMPORTS: Mapping[str, str] = {
+    "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx",
+    "keras": "import keras",
+    "nn": "from torch import nn"}
+_OWN_NAMES = frozenset({
+    "attend", "rotate", "x", "query", "key", "value", *KEYWORDS, *ROTARY, "layer", "output", "answer", "destination",
+    "config", "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
+
+
+def find_alias(form: CallForm) -> str:
+    """The name under which the callee is imported: its own, unless the adapter has that name for something else."""
+    top, dot, rest = form.name.partition(".")
+    return f"theirs{dot}{rest}" if top in _OWN_NAMES else form.name
+
+
+def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> list[list[str]]:
+    """By section: the future, Python's own, installed ones, and those that lie where the user stands.
+
+    folder: what the callee's own modules are imported from, or the file that is loaded by its path, as one goes there
+    from the adapter's folder; empty where that needs no saying.
+    """
+    known = {**_STANDARD_IMPORTS, **_OTHER_IMPORTS, **TEMPLATES[form.lift].imports}
+    top = form.name.partition(".")[0]
+    statements = [known[name] for name in known if name in used and name != top]
+    statements.append(f"from {form.module} import {top}{' as theirs' if top in _OWN_NAMES else ''}")
+    classes = [*form.holders.values(), *([f"{form.config.module}:{form.config.name}"] if form.config else [])]
+    classes += [form.kept_cache.class_path] if form.kept_cache and form.kept_cache.class_path else []
+    statements += [f"from {module} import {name}" for module, _, name in (each.partition(":") for each in classes)
+                   if name]
+    own = form.module.partition(".")[0] if folder else ""
+    is_file = folder.endswith(".py")
+    statements += LOADING_IMPORTS if is_file else ["import sys", "from pathlib import Path"] if folder else []
+    sections = {line: _find_section(line, own) for line in statements}
+    standard, installed, here = (_sort_statements([line for line in statements if sections[line] == each])
+                                 for each in ("standard", "installed", "here"))
+    if folder:  # imports have to follow it, which linters dislike
+        place = f'(Path(__file__).parent / "{folder}").resolve()'
+        begin = write_loading(form.module, place) if is_file else [f"sys.path.insert(0, str({place}))"]
+        here = [*begin, "", *(f"{line}  # noqa: E402" for line in here)]
+    return [each for each in (["from __future__ import annotations"], standard, installed, here) if each]
+
+
+def _find_section(statement: str, own: str) -> str:
+    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own.
+
+    own: the package that needs a folder of its own on the path.
+    """
+    root = _find_module(statement).partition(".")[0]
+    if root == own:
+        return "here"
+    if root in sys.stdlib_module_names:
+        return "standard"
+    places = [folder / name for folder in (Path.cwd(), Path.cwd() / "src") for name in (root, f"{root}.py")]
+    return "here" if any(place.exists() for place in places) else "installed"
+
+
+def _find_module(statement: str) -> str:
+    return statement.split()[1]
+
+
+def _sort_statements(statements: Iterable[str]) -> list[str]:
+    """`import` before `from`, modules in order, the names of one module together."""
+    whole = {line for line in statements if line.startswith("import ")}
+    names: dict[str, set[str]] = {}
+    for line in statements:
+        if line not in whole:
+            names.setdefault(_find_module(line), set()).add(line.partition(" import ")[2])
+    def rank(name: str) -> tuple[int, str]:
+        """Constants, then classes, then functions."""
+        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+
+    named = {module: ", ".join(sorted(names[module], key=rank)) for module in sorted(names, key=str.lower)}
+    return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
+
 
 LINE_WIDTH = 100
 """Of a line that is written."""
@@ -44,17 +127,20 @@ def _break_part(part: str, indent: int) -> list[str]:
     if len(part) + indent < LINE_WIDTH or condition is None:
         return [f"{space}{part},"]
     name, first, when, otherwise = condition.groups()
-    return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}", f"{space}    else {otherwise}",
+    return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}",
+            f"{space}    else {otherwise}",
             f"{space}),"]
 
 
 def wrap_text(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
     """A paragraph in lines; all but the first begin further in."""
-    return textwrap.wrap(text, LINE_WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging),
+    return textwrap.wrap(text, LINE_WIDTH, initial_indent=" " * indent,
+                         subsequent_indent=" " * (indent + hanging),
                          break_long_words=False, break_on_hyphens=False)
 
 
-def write_tree(paths: Mapping[Path, str], holders: Mapping[Path, str], begin: str) -> list[str]:
+def write_tree(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, str],
+               begin: str) -> list[str]:
     """A tree as Python, from its leaves: by path (`('["wq"]', '[0]')`), the expression.
 
     holders: by the path of what has attributes, the class that makes it.
@@ -62,7 +148,8 @@ def write_tree(paths: Mapping[Path, str], holders: Mapping[Path, str], begin: st
     return [f"    {line}" for line in _write_branch(paths, holders, (), begin, "")]
 
 
-def _write_branch(paths: Mapping[Path, str], holders: Mapping[Path, str], at: Path, begin: str, end: str) -> list[str]:
+def _write_branch(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, str], at: ValuePath,
+                  begin: str, end: str) -> list[str]:
     if () in paths:
         return [f"{begin}{paths[()]}{end}"]
     heads = list(dict.fromkeys(path[0] for path in paths))
@@ -98,7 +185,7 @@ _PARAMETER_TYPES: Mapping[str, str] = {
     **dict.fromkeys((*ARRAY_NAMES, *BORDERS), "{0}"), "max_query": "int", "max_key": "int",
     **{name: KEYWORDS[name].annotation for name in sorted(KEYWORDS, key=lambda name: name in OFF)}}
 """Of what an adapter is handed, in the order in which it is."""
-_PARAMETER_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
+PARAMETER_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
 
 
 def templates_of(form: CallForm) -> ArrayTemplates:
@@ -111,17 +198,14 @@ def write_parameter(form: CallForm, name: str) -> str:
     return f"{name}: {_PARAMETER_TYPES[name].format(templates_of(form).array_type)}"
 
 
-def write_optional(form: CallForm, name: str) -> str:
-    """`mask: Tensor | None = None`."""
-    return write_parameter(form, name) + _PARAMETER_DEFAULTS.get(name, "")
-
-
-def write_helper(form: CallForm, name: str, returns: str, doc: str, body: Sequence[str]) -> list[str]:
+def write_helper(form: CallForm, name: str, returns: str, doc: str,
+                 body: Sequence[str]) -> list[str]:
     """A function that takes what its lines speak of."""
     lines = add_axes(form, body)
     used = find_names(*lines)
     parameters = [write_parameter(form, each) for each in _PARAMETER_TYPES if each in used]
-    return [*break_call(f"def {name}(", parameters, f") -> {returns}:", 0), f'    """{doc}"""', *lines]
+    return [*break_call(f"def {name}(", parameters, f") -> {returns}:", 0), f'    """{doc}"""',
+            *lines]
 
 
 def call_helper(lines: Sequence[str]) -> str:
@@ -153,8 +237,9 @@ def _unpack_shapes(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[
             places = {axes[name][-2]: name for name in own if name in needed}
             yield f"    {', '.join(places.get(str(at), '_') for at in range(count))} = {array}.shape"
         else:
-            yield from (f"    {name} = {text}" for name, text in axes.items()
-                        if name in needed and text.startswith(f"{array}.shape"))
+            for name, text in axes.items():
+                if name in needed and text.startswith(f"{array}.shape"):
+                    yield f"    {name} = {text}"
 
 
 def write_arrays(form: CallForm) -> list[str]:

@@ -12,22 +12,23 @@ from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import SQUARE_SIDE, CallForm, OutputPlace
 from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN_TEXTS, LAYER_HELPER, write_layer
-from attnspec.scaffold.writing.imports import find_alias, write_imports
 from attnspec.scaffold.writing.lines import (
     ARRAY_NAMES,
+    PARAMETER_DEFAULTS,
     add_axes,
     bindings_to,
     break_call,
     call_helper,
+    find_alias,
     find_names,
     join_blocks,
     templates_of,
     wrap_text,
     write_arguments,
     write_arrays,
+    write_imports,
     write_joint_helper,
     write_keywords,
-    write_optional,
     write_parameter,
     write_tree,
 )
@@ -64,7 +65,8 @@ def write_source(form: CallForm, folder: str = "") -> str:
             mapped if form.arrangement.mapped_axes and form.lift != "jax" else []]
     used = find_names(*(line for block in code for line in block if '"""' not in line))
     constants = ['PARTS = ("query", "key", "value")'] if "PARTS" in used else []
-    head = join_blocks([_write_docstring(form), *write_imports(form, used, folder), constants], between=1)
+    head = join_blocks([_write_docstring(form), *write_imports(form, used, folder), constants],
+                       between=1)
     return "\n".join(join_blocks([head, *code])) + "\n"
 
 
@@ -108,13 +110,16 @@ def _write_variants(form: CallForm) -> Iterator[list[str]]:
     """The functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
         layer = write_layer(variant, f"{LAYER_HELPER}_{name}") if variant.is_class else []
-        yield _write_attend(variant, layer, name_variant(name), f"The same as `{ADAPTER_NAME}`, as its variant {name}.")
+        yield _write_attend(variant, layer, name_variant(name),
+                            f"The same as `{ADAPTER_NAME}`, as its variant {name}.")
         yield layer
 
 
-def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME, says: str = "") -> list[str]:
-    words = [*ARRAY_NAMES, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
-    signature = [write_optional(form, name) for name in words]
+def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME,
+                  says: str = "") -> list[str]:
+    words = [*ARRAY_NAMES, *(["params", "heads"] if form.kind is Kind.LAYER else []),
+             *form.keywords]
+    signature = [write_parameter(form, name) + PARAMETER_DEFAULTS.get(name, "") for name in words]
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = templates_of(form).array_type
     returns = _write_return_type(form, array)
@@ -130,7 +135,8 @@ def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME, sa
 def _write_layer_lines(form: CallForm, layer: list[str]) -> Iterator[str]:
     """The layer, and the cache that calls fill in place."""
     if form.kept_cache and not form.kept_cache.empty_text:
-        yield from ("    if cache is None:", f"        cache = {call_helper(layer)}, 0", "    layer, start = cache")
+        yield from ("    if cache is None:", f"        cache = {call_helper(layer)}, 0",
+                    "    layer, start = cache")
         return
     if layer:
         yield f"    layer = {call_helper(layer)}"
@@ -170,6 +176,8 @@ def _write_refusals(form: CallForm) -> Iterator[str]:
     if form.takes_squares:
         yield f"    if {SQUARE_SIDE} ** 2 != T:"
         yield '        raise ValueError("its tokens fill a square: T is a square number")'
+    if form.needs_several_heads:
+        yield from ("    if heads == 1:", '        raise ValueError("with one head it has other parameters")')
     if form.even_heads:
         yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):
@@ -235,8 +243,8 @@ def _write_padded(form: CallForm) -> Iterator[str]:
     """The call with padding behind each entry, and other entries that have none before them; and what is not
     padding.
     """
-    joined, made = templates_of(form).concatenate, {"": "np.array", "torch": "torch.tensor",
-                                                    "jax": "jnp.array"}[form.lift]
+    joined = templates_of(form).concatenate
+    made = {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
     yield "    padding = -query[:, :1]"
     yield f"    padded = {joined}((query, padding, padding), 1)"
     if form.is_padded_alike:
@@ -283,7 +291,8 @@ def _write_call(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
         begin, end = f"{begin}{templates_of(form).concatenate}([", f"{end} for first in range(T)], 1)"
     if not form.arrangement.mapped_axes:
         yield from break_call(f"{begin}{_name_callee(form)}(",
-                              [*write_arrays(form), *_order_given(form, _list_given(form))], f"){end}")
+                              [*write_arrays(form), *_order_given(form, _list_given(form))],
+                              f"){end}")
     else:
         yield from _write_mapped(form, begin, end)
 
@@ -293,10 +302,11 @@ def _write_mapped(form: CallForm, begin: str, end: str) -> Iterator[str]:
     given, array = _list_given(form), templates_of(form).array_type
     inner = dict(zip(ARRAY_NAMES, write_arrays(replace(form, array_names=())), strict=False))
     outer = {name: text for name, text in given.items() if {"B", "mask", "bias"} & find_names(text)}
-    arrays = [f"{theirs}={ours}" for theirs,
-              ours in zip(form.array_names, inner, strict=True)] if form.array_names else [*inner]
+    arrays = [f"{theirs}={ours}"
+              for theirs, ours in zip(form.array_names, inner, strict=True)] if form.array_names else [*inner]
     called = [*arrays, *_order_given(form, {name: name if name in outer else text for name, text in given.items()})]
-    typed_names = [*(write_parameter(form, name) for name in inner), *(f"{name}: {array} | None" for name in outer)]
+    typed_names = [*(write_parameter(form, name) for name in inner),
+                   *(f"{name}: {array} | None" for name in outer)]
     yield ""
     yield from break_call("def one(", typed_names, f") -> {array}:")
     if DESTINATION in given.values():

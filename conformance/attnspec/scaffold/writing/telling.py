@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm
 
-_ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+_ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors",
+                                      "jax": "JAX arrays"}
 
 
 def describe_arrays(form: CallForm) -> str:
@@ -40,11 +41,12 @@ def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") ->
 def describe_form(form: CallForm) -> Iterator[str]:
     """One sentence a fact, what has to be known first at the beginning."""
     yield from form.warnings
-    yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{_describe_names(form)}."
+    named = f", as {', '.join(form.array_names)}" if form.array_names else ""
+    yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
     yield from _describe_given(form)
-    yield from (_describe_binding(form, each)
-                for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter))
+    for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
+        yield _describe_binding(form, each)
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.variants:
@@ -55,10 +57,6 @@ def describe_form(form: CallForm) -> Iterator[str]:
     yield from form.remarks
     if left := form.defaults:
         yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
-
-
-def _describe_names(form: CallForm) -> str:
-    return f", as {', '.join(form.array_names)}" if form.array_names else ""
 
 
 def _describe_output(form: CallForm) -> Iterator[str]:

@@ -12,7 +12,7 @@ from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
-from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import visible_keys
 from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo

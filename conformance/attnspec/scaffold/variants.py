@@ -1,17 +1,21 @@
-"""A layer in training, and in evaluation with rates of dropout: variants, which must answer as the layer itself."""
+"""Variants that must answer as the layer itself: in training, in evaluation with rates of dropout, and handed padding
+that its lengths hide.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallableKind, CallForm, ModuleMode, Site
+from attnspec.core.nouns import Kind
+from attnspec.scaffold.form import CallableKind, CallForm, ModuleMode, Parameters, Site
+from attnspec.scaffold.lookup import TheirParameter, normalise_name
 from attnspec.scaffold.meaning import NO_DROPOUT, find_roles
 from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.trial_adapter import Progress, Trier
 
 TRAINING_VARIANT, DROPOUT_VARIANT = "training", "dropout_rate"
 """Names of variants: the layer in training, and in evaluation though its constructor was given a rate."""
@@ -49,7 +53,7 @@ def _add_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
         if not against:
             return replace(form, variants={**form.variants, TRAINING_VARIANT: variant})
     said = f"In training {against}: that is not judged."
-    return replace(form, remarks=(*form.remarks, said)) if against else form
+    return form.with_remarks(said) if against else form
 
 
 def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -60,17 +64,15 @@ def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
     variant = None if evaluated is None else _give_rates(evaluated, parameters)
     if variant is None:
         return form
-    trier.nearest = None
-    answer = trier.answer(variant, plain_problem(variant))
-    if answer is not None and not trier.is_right(variant, plain_problem(variant)) and trier.nearest:
-        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, "
-                   f"{trier.nearest.objection}. Dropout seems to be on in evaluation: attnspec check says "
-                   "what is wrong.")
-        form = replace(form, warnings=(warning, *form.warnings))
-    if answer is None:
-        against = trier.nearest.objection if trier.nearest else "it returns nothing"
-        said = f"Constructed with a rate of dropout of {DROPOUT_RATE}, {against}: dropout in evaluation is not judged."
-        return replace(form, remarks=(*form.remarks, said))
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is not None and wrong.progress is not Progress.OTHER_NUMBERS:
+        said = (f"Constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}: dropout in evaluation is "
+                "not judged.")
+        return form.with_remarks(said)
+    if wrong is not None:
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}. "
+                   "Dropout seems to be on in evaluation: attnspec check says what is wrong.")
+        form = form.with_warning(warning)
     return replace(form, variants={**form.variants, DROPOUT_VARIANT: variant})
 
 
@@ -111,5 +113,34 @@ def _object_to_training(variant: CallForm, trier: Trier) -> str:
     first, second = trier.answer(variant, problem), trier.answer(variant, problem)
     if first is None or second is None:
         return trier.nearest.objection if trier.nearest else "it returns nothing"
-    is_alike = np.array_equal(first.output.astype(np.float64), second.output.astype(np.float64), equal_nan=True)
+    is_alike = np.array_equal(first.output.astype(np.float64), second.output.astype(np.float64),
+                              equal_nan=True)
     return "" if is_alike else "it drops at random, at a rate that its constructor does not take"
+
+
+PADDED_VARIANT = "padded"
+"""The variant that is handed padding, and told so by its lengths."""
+_LENGTH_NAME = re.compile(r"(^|_)(lens?|lengths?|seqlens?|valid_lens?)(_|$)")
+
+
+def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
+    """The form of a layer with a variant by which a parameter for lengths is judged; the form as it is where the
+    parameter is none, or something else is handed over that would have to be padded as well.
+    """
+    is_one = form.arrangement.is_one and form.arrangement.shape == "(B,{L},M)" and not form.next_cache
+    is_length = bool(_LENGTH_NAME.search(normalise_name(parameter.name)))
+    if form.kind is not Kind.LAYER or not is_one or form.bindings or not is_length:
+        return form
+    ragged = replace(form, padded_parameter=parameter.name, variants={})
+    wrong = trier.find_wrong(ragged, plain_problem(ragged))
+    if wrong is None:
+        return replace(form, variants={**form.variants, PADDED_VARIANT: ragged})
+    if wrong.progress is not Progress.OTHER_NUMBERS:
+        return form
+    alike = replace(ragged, is_padded_alike=True)
+    why = ("the length of the first entry of the batch serves for all" if trier.is_right(alike, plain_problem(alike))
+           else "what lies beyond is not hidden")
+    warning = (f"LENGTHS: its {parameter.name} are wrong: {why}. Handed padding behind its input, "
+               f"{wrong.objection}: attnspec check says what is wrong.")
+    return replace(form, variants={**form.variants, PADDED_VARIANT: ragged},
+                   warnings=(warning, *form.warnings))

@@ -1,4 +1,6 @@
-"""Whether every step of a half dtype is stored in it, exponentials and their sum among them: precision class G4."""
+"""What arithmetic stores in a half dtype, measured: every step of it, exponentials and their sum among them (precision
+class G4); or the log-sum-exp of which weights are made, exp(logit - lse), whose rounding moves a whole row alike.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.forms import TABLE
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.questions.numbers import GRADE_ALARM, LONG_LENGTHS, normal_problem
+from attnspec.scaffold.form import CallForm
+from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.subject import Subject
 
 ClassWords = Mapping[str, str | int]
@@ -43,11 +48,12 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
     if not DTYPES[dtype].is_half:
         return {}
     classes: list[ClassWords] = [{"grade": STEPWISE_GRADE}]
-    if _stores_running_sum(subject, dtype):
-        sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value, "row_sum": dtype.value}
+    if _weighs_one(subject, dtype, keys=_MANY_WEIGHTS):  # its running sum is stored
+        sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value,
+                            "row_sum": dtype.value}
         classes = [sums, {**sums, "block": 1}]
     fits = _fit_panel(Asker(subject, dtype), [{"grade": _USUAL_GRADE}, *classes])
-    if not fits or (fits[0].explains_panel and not _stores_row_sum(subject, dtype)):
+    if not fits or (fits[0].explains_panel and not _weighs_one(subject, dtype, keys=2)):  # nor a row's sum
         return {}
     return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains_panel), {})
 
@@ -75,23 +81,12 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
     yield normal_problem(asker, *asker.fit_lengths(*LONG_LENGTHS)).but(causal=limits.causal_only)
 
 
-def _stores_row_sum(subject: Subject, dtype: DType) -> bool:
-    """Whether a row's sum is rounded to the dtype before weights are divided by it: of two keys, of which the second
-    weighs less than half a step at 1, the first then weighs 1.
-    """
-    return _weighs_one(subject, dtype, keys=2)
-
-
-def _stores_running_sum(subject: Subject, dtype: DType) -> bool:
-    """Whether the sum is rounded to the dtype key by key: the first of many keys then weighs 1, though the others weigh
-    many steps together.
-    """
-    return _weighs_one(subject, dtype, keys=_MANY_WEIGHTS)
-
-
 def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
     """Whether the first key weighs 1 in a half dtype, where in float32 it is seen that each of the others weighs more
     than a quarter of a step, and less than half of one.
+
+    With two keys, a row's sum is rounded before weights are divided by it; with many, whose weights are many steps
+    together, the running sum is, key by key.
     """
     exact, stored = (_ask_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
     if exact is None or stored is None or not (exact > 0).all():
@@ -129,3 +124,39 @@ def _ask_output(asker: Asker, problem: Problem) -> Array | None:
         return asker.ask_output(problem)
     except (NotAsked, Failed):
         return None
+
+
+HEAD_WIDTH = 4
+"""The width of a head, whose scale is a power of two."""
+_LARGE_LOGITS, _LARGE_IN_HALF = 1024, 64
+"""Logits that float32, and half dtypes, hold exactly, beside which the logarithm of a number of keys is rounded."""
+_KEY_COUNTS = range(3, 40)
+
+
+def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
+    """Whether all weights of a row are larger or smaller by just what a log-sum-exp loses that is stored in this dtype.
+
+    All logits are alike and all values are 1, so that the output is 1 if weights are divided by their sum.
+    """
+    if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter_for(TABLE):
+        return False
+    number, large = numpy_dtype(dtype), _LARGE_IN_HALF if DTYPES[dtype].is_half else _LARGE_LOGITS
+    S, moved = max(((each, _measure_rounding(large, each, dtype)) for each in _KEY_COUNTS),
+                   key=lambda pair: abs(pair[1]))
+    T = S if form.attends_to_itself or form.limits.get("causal_only") else 1
+    query, key = np.zeros((1, 1, T, HEAD_WIDTH), number), np.zeros((1, 1, S, HEAD_WIDTH), number)
+    query[..., 0], key[..., 0] = large * HEAD_WIDTH**0.5, 1
+    ones = np.ones((1, 1, S, HEAD_WIDTH), number)
+    answer = trier.answer(form, Problem(dtype, query, key, ones, causal=form.is_always_causal))
+    if answer is None:
+        return False
+    apart = np.abs(answer.output[:, :, -1].astype(np.float64) - 1 - moved)
+    step = 2 * DTYPES[dtype].roundoff
+    return abs(moved) > 16 * step and bool((apart <= 4 * step).all())
+
+
+def _measure_rounding(large: int, S: int, dtype: DType) -> float:
+    """By what share the weights of S keys, whose logits are this large, grow if their log-sum-exp is rounded."""
+    exact = np.longdouble(large) + np.log(np.longdouble(S))
+    stored = np.longdouble(np.asarray(exact, np.float64).astype(numpy_dtype(dtype)).astype(np.float64))
+    return float(np.expm1(exact - stored))
