@@ -64,7 +64,15 @@ from attnspec.report.joined import (
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
 from attnspec.report.pictures import PALETTE_STEPS, PictureGrid, fit_pictures
 from attnspec.report.sections import RANKING_EXITS, PageSection, SectionMaker, check_shown, make_ranking
-from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
+from attnspec.report.summary import (
+    LEGEND,
+    Summary,
+    exit_words,
+    find_silences,
+    name_clauses,
+    never_decided,
+    summarise_runs,
+)
 
 PICTURED_CELLS = 1_100  # cells of pictures that a page draws; it refers to the record for further ones
 OPEN_FINDINGS = 24  # findings that gate and stand open; the others can be opened one by one
@@ -306,7 +314,8 @@ def page_environment() -> Environment:
         "duration": format_duration, "exit": exit_words, "figure": format_figure,
         "gauge": gauge_margin, "grouped": group_digits, "language": language_of_text,
         "library": _library_folder, "listed": list_defaults, "mathml": formula_markup,
-        "moment": format_moment, "plainly": yes_or_no, "prose": _prose_markup,
+        "moment": format_moment, "named": name_clauses, "plainly": yes_or_no,
+        "prose": _prose_markup,
         "said": word_for_reader, "short": SHORT_NAMES.__getitem__, "thread": name_thread,
         "verbatim": _verbatim_markup, "web": web_address}
     # our own files, inlined as they are

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
+from attnspec.core.nouns import FAILURES, DType, Effort, Level, Verdict
 from attnspec.core.paths import write_whole
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
@@ -118,10 +118,11 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
     record = run.record
     if record.footer is None:
         return "none: the run was interrupted"
-    words = EXIT_WORDS
+    words: Mapping[int, str] = EXIT_WORDS
     if not record.outcomes:
         default = PROBE_EXIT_WORDS if record.probes else EXIT_WORDS
-        words = next((section.exits for section in sections if section.is_of(record)), default)
+        measured = (section.exits for section in sections if section.is_of(record))
+        words = next(measured, default)
     code = record.footer.exit_code
     return f"{code}, {words.get(code, 'unknown')}"
 
@@ -295,14 +296,16 @@ LEGEND: tuple[Sign, ...] = tuple(SIGNS.values())
 
 
 _NOT_DECIDED = (Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+_DTYPE_MARK = "\0"  # stands in a reason for the dtypes of which it speaks
+_TAKES_NO = "it takes no "
+_FEW_CLAUSES = 3  # are named one by one, unless they are all of a theme
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
     """A reason for which something was not judged.
 
-    silenced_clauses: pairs of subjects and the clauses by which this reason kept them from being
-    judged.
+    silenced_clauses: pairs of subjects and the clauses that this reason kept from being judged.
     """
 
     sign: Sign
@@ -319,12 +322,62 @@ def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
             for outcome in outcomes:
                 if outcome.verdict in _NOT_DECIDED:
                     reason = shared_reason(subject.card.id, _reason_of_silence(outcome))
+                    # reasons that differ in the name of the dtype alone are one
+                    reason = reason.replace(outcome.dtype.value, _DTYPE_MARK)
                     group = groups.setdefault((outcome.verdict, reason), [])
                     group.append((subject.label, outcome))
     texts = {clause.id: clause for clause in joined.clauses}
     silences = [_make_silence(verdict, reason, members, texts)
-                for (verdict, reason), members in groups.items()]
+                for (verdict, reason), members in _fold_longer_reasons(groups).items()]
     return tuple(sorted(silences, key=lambda silence: (silence.sign.rank, -silence.items)))
+
+
+_Members = Mapping[tuple[Verdict, str], list[tuple[str, Outcome]]]  # by verdict and reason
+
+
+def _fold_longer_reasons(groups: _Members) -> _Members:
+    """Moves what is kept away since it "takes no mask and no bias" to "takes no mask", if that is there.
+
+    The shorter reason suffices. Of several, the one is chosen that keeps most clauses of the theme away.
+    """
+    lacking = {key: frozenset(key[1].removeprefix(_TAKES_NO).split(" and no "))
+               for key in groups if key[1].startswith(_TAKES_NO)}
+    numbers = Counter((key, _theme_of(outcome)) for key in lacking for _, outcome in groups[key])
+    folded: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
+    for key, members in groups.items():
+        shorter = [each for each in lacking if key in lacking and lacking[each] < lacking[key]]
+        shortest = [each for each in shorter
+                    if not any(lacking[other] < lacking[each] for other in shorter)]
+        for label, outcome in members:
+            ranks = {each: (numbers[each, _theme_of(outcome)], len(groups[each]))
+                     for each in shortest}
+            reason = max(ranks, key=ranks.__getitem__, default=key)
+            folded.setdefault(reason, []).append((label, outcome))
+    return folded
+
+
+def _theme_of(outcome: Outcome) -> str:
+    return outcome.clause.partition(".")[0]
+
+
+def name_clauses(clauses: Sequence[ClauseText], every: Sequence[ClauseText]) -> tuple[str, ...]:
+    """Names clauses by id, and most clauses of a theme as `theme.*` or `theme.* (all but 2)`.
+
+    every: the clauses of the page. The two that are left out have another reason, or were decided.
+    """
+    if 1 < len(clauses) == len(every):
+        return ("all clauses",)
+    sizes, numbers = (Counter(clause.theme for clause in some) for some in (every, clauses))
+    names = []
+    for clause in clauses:
+        number, left = numbers[clause.theme], sizes[clause.theme] - numbers[clause.theme]
+        if left == 0 and number > 1:
+            names.append(f"{clause.theme}.*")
+        elif left < number and number > _FEW_CLAUSES:
+            names.append(f"{clause.theme}.* (all but {left})")
+        else:
+            names.append(clause.id)
+    return tuple(dict.fromkeys(names))
 
 
 def never_decided(joined: JoinedRecords) -> tuple[ClauseText, ...]:
@@ -347,15 +400,17 @@ def _make_silence(
     verdict: Verdict, reason: str, members: list[tuple[str, Outcome]],
     texts: Mapping[str, ClauseText],
 ) -> Silence:
-    by_subject: dict[str, dict[str, None]] = {}
+    by_subject: dict[str, set[str]] = {}
     for label, outcome in members:
-        by_subject.setdefault(label, {})[outcome.clause] = None
-    by_clauses: dict[tuple[str, ...], list[str]] = {}
-    for label, clauses in by_subject.items():
-        by_clauses.setdefault(tuple(clauses), []).append(label)
-    pairs = tuple((tuple(labels), tuple(texts[clause] for clause in clauses))
-                  for clauses, labels in by_clauses.items())
-    return Silence(SIGNS[verdict], reason, len(members), pairs)
+        by_subject.setdefault(label, set()).add(outcome.clause)
+    by_clauses: dict[tuple[ClauseText, ...], list[str]] = {}
+    for label, ids in by_subject.items():
+        clauses = tuple(clause for name, clause in texts.items() if name in ids)
+        by_clauses.setdefault(clauses, []).append(label)
+    pairs = tuple((tuple(labels), clauses) for clauses, labels in by_clauses.items())
+    met = {outcome.dtype for _, outcome in members}
+    dtypes = ", ".join(dtype.value for dtype in DType if dtype in met)
+    return Silence(SIGNS[verdict], reason.replace(_DTYPE_MARK, dtypes), len(members), pairs)
 
 
 _COLOURS: Mapping[str, str] = {"good": "brightgreen", "bad": "red", "idle": "lightgrey"}
