@@ -35,7 +35,7 @@ NO_PAGES = RareValues("no_page_beyond", "table_names_pages", "a block_table with
 
 
 def _table_misfit(limits: KeywordLimits, table: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of pages a subject with these limits does not take; an array (B,N) says nothing of it."""
+    """Why a subject with these limits takes no such pattern; an array (B,N) says nothing of it."""
     names_none = isinstance(table, str) and table == NO_PAGES.pattern
     return "only a block_table of which every number names a page" if limits.table_names_pages and names_none else ""
 

@@ -35,7 +35,7 @@ OWN_KEY_SEGMENTS = RareValues("keys_apart", "segments_are_shared", "key_segments
 
 
 def _segments_misfit(limits: KeywordLimits, segments: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of segments a subject with these limits does not take."""
+    """Why a subject with these limits does not take such a pattern of segments."""
     is_apart = isinstance(segments, str) and segments == OWN_KEY_SEGMENTS.pattern
     return "one array of segments, for queries and keys" if limits.segments_are_shared and is_apart else ""
 
