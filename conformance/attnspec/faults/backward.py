@@ -35,8 +35,8 @@ from attnspec.faults.staged_work import (
 from attnspec.problems.problem import Array
 
 Stored = Literal["logits", "weights", "kept", "products", "grads", "scaled", "group", "partial"]
-"""What may be rounded to the dtype of the inputs on the way: logits, P before its product with the output's gradient,
-P as it meets dP, dP, dS, the scaled dS, a head's dK and dV, partial sums.
+"""What may be rounded to the dtype of the inputs on the way: logits, P before its product with the
+output's gradient, P as it meets dP, dP, dS, the scaled dS, a head's dK and dV, partial sums.
 """
 
 

@@ -46,8 +46,8 @@ def with_steps(posed: Attention, *, to: StepPattern) -> Attention:
 
 
 def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """A call for whose key the cache has no room does what the subject declares: it is refused with a message, or the
-    oldest key is forgotten.
+    """A call for whose key the cache has no room does what the subject declares: it is refused
+    with a message, or the oldest key is forgotten.
     """
     name, convention = "overfull_cache_follows_convention", scene.conventions.get("overfull_cache", UNDEFINED)
     capacity = _capacity(scene)

@@ -91,8 +91,8 @@ def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) ->
 
 def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", GradientOf],
                              run: RunName = ORIGINAL) -> Measured:
-    """The observed array equals the definition's, with those weights dropped that are 0 where the values are the
-    identity.
+    """The observed array equals the definition's, with those weights dropped that are 0 where the
+    values are the identity.
     """
     problem, part = scene.problem(run), GRADIENTS if observe in OF_INPUT else "output"
     if problem.sizes.T * problem.sizes.S * problem.sizes.Dv * problem.sizes.B * problem.sizes.H > LARGEST:
@@ -115,8 +115,9 @@ def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """In each head slice the number of weights that are dropped is binomial, of independent draws at the rate: an exact
-    test. false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
+    """In each head slice the number of weights that are dropped is binomial, of independent draws
+    at the rate: an exact test. false_alarm: how often, at the most, a subject that draws so fails
+    the clause, all its cases together.
     """
     found = read_dropped(scene, run)
     counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
@@ -125,8 +126,8 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
 
 
 def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
-    """What one run drops says nothing of what another run drops: in each head slice the weights of which both do the
-    same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
+    """What one run drops says nothing of what another run drops: in each head slice the weights of
+    which both do the same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
     """
     one, two = (read_dropped(scene, run) for run in runs)
     known = one.known & two.known
@@ -136,13 +137,15 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
 
 
 def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """What is dropped at one place says nothing of what is dropped at another: an exact test at every distance.
+    """What is dropped at one place says nothing of what is dropped at another: an exact test at
+    every distance.
 
-    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch entries one behind the
-    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one
-    test, so the number of pairs that are alike is binomial. Other axes are not taken to be independent: of queries and
-    keys each head slice is tested by itself, of heads each batch entry, of batch entries each head.
-    false_alarm: as in `drops_at_rate`; all distances together.
+    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch
+    entries one behind the other; along diagonals, neighbouring queries with their keys shifted by
+    as many. No place is in two pairs of one test, so the number of pairs that are alike is
+    binomial. Other axes are not taken to be independent: of queries and keys each head slice is
+    tested by itself, of heads each batch entry, of batch entries each head. false_alarm: as in
+    `drops_at_rate`; all distances together.
     """
     found = read_dropped(scene, run)
     pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
@@ -216,9 +219,9 @@ def averages_to_plain(scene: Scene, *, draws: Annotated[int, Between(2, 4096)], 
                       false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
     """The mean of the output over draws by other seeds is the output without dropout.
 
-    By Hoeffding's inequality: each weight that an output is made of is between 0 and what it is if it is kept, and they
-    are independent. over: each entry by itself, or all of a head together, as the projection on the plain output.
-    false_alarm: as in `drops_at_rate`.
+    By Hoeffding's inequality: each weight that an output is made of is between 0 and what it is if
+    it is kept, and they are independent. over: each entry by itself, or all of a head together, as
+    the projection on the plain output. false_alarm: as in `drops_at_rate`.
     """
     problem, plain = scene.problem(run), _plain(scene.runs[run])
     rate, seed = rate_of(problem), getattr(problem, SEED)
@@ -240,8 +243,8 @@ def _plain(posed: Posed[Any]) -> Posed[Any]:
 
 
 Averages = tuple[Array, Array, Array, Array, Array]
-"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what rounding allows, and
-where a claim is made.
+"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what
+rounding allows, and where a claim is made.
 """
 
 

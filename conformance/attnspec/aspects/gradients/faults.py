@@ -234,7 +234,8 @@ Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array
 
 def _with_results(change: Change = lambda gradients, _: gradients, *,
                   read: Callable[[Array], Array] = lambda grad: grad) -> Callable[[], AttendBackward]:
-    """A maker of backward passes that change their results, or read another gradient of the output (B,H,T,Dv).
+    """A maker of backward passes that change their results, or read another gradient of the output
+    (B,H,T,Dv).
 
     change: of the gradients and the inputs, both by name.
     """

@@ -33,7 +33,8 @@ def expand_grad(posed: Attention) -> Attention:
 
 
 def lay_out_grad(posed: Attention, *, layout: Literal["strided", "transposed"]) -> Attention:
-    """Hand over the output's gradient, and nothing else, in another memory layout, as `lay_out` does.
+    """Hand over the output's gradient, and nothing else, in another memory layout, as `lay_out`
+    does.
 
     No claim where an array of such sizes can lie in one way only.
     """

@@ -73,9 +73,11 @@ def _cut_entry(problem: Problem, entry: int, length: int) -> Problem:
 
 def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys, values and queries that lie beyond the lengths of their batch entry.
+    """Put other content into the keys, values and queries that lie beyond the lengths of their
+    batch entry.
 
-    `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
+    `large` is 256 with alternating signs; no claim where a dot product with it would leave the
+    dtype's range.
     """
     problem = posed.one
     beyond = {name: _places_beyond(problem, name) for name in arrays if getattr(problem, name) is not None}

@@ -27,8 +27,9 @@ PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "beyond_16_bits": "pages of one slot behind 65,600 unused ones, so that no 16 bits hold their numbers",
     "shared": "pages of 2 slots in any order, each of which all batch entries share whose keys and values are the same",
 }
-"""How keys and values are put into pages. Where a subject takes pages of certain lengths only, they are longer. A
-clause asks for those after `long_table`, and for `in_order`, which shows little.
+"""How keys and values are put into pages. Where a subject takes pages of certain lengths only,
+they are longer. A clause asks for those after `long_table`, and for `in_order`, which shows
+little.
 """
 USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "odd", "one_page", "backwards")
 NO_PAGES = RareValues("no_page_beyond", "table_names_pages", "a block_table with numbers of no page")

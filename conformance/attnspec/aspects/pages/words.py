@@ -15,8 +15,8 @@ from attnspec.vocabulary.transforms.axes import Attention
 
 
 def with_pages(posed: Attention, *, to: PagePattern) -> Attention:
-    """Put the same keys and values into pages in another way. `large_beyond` makes no claim where a dot product with
-    the content of unused slots would leave the dtype's range.
+    """Put the same keys and values into pages in another way. `large_beyond` makes no claim where
+    a dot product with the content of unused slots would leave the dtype's range.
     """
     problem = posed.one
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE_FILLER

@@ -34,8 +34,8 @@ MOST_STEPS = 16
 
 
 def past_as_keys(posed: Attention) -> Attention:
-    """Hand past keys and values over as the first of all. Causal flag and window, which count from a query's own place,
-    become a mask, joined with all else that hides keys, but a bias.
+    """Hand past keys and values over as the first of all. Causal flag and window, which count from
+    a query's own place, become a mask, joined with all else that hides keys, but a bias.
     """
     problem = posed.one
     if not problem.has_past:
@@ -55,15 +55,15 @@ def with_past(posed: Attention, *, to: Literal["nothing"]) -> Attention:  # noqa
 
 
 def in_chunks(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose past are the keys of
-    the first. Only where queries and new keys are one sequence.
+    """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose
+    past are the keys of the first. Only where queries and new keys are one sequence.
     """
     return _call_by_spans(posed, (0, cut + 1, posed.one.sizes.T))
 
 
 def token_by_token(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Make a call up to position `cut`, and one for each later token, 16 at most, with all keys before it as its past.
-    Only where queries and new keys are one sequence.
+    """Make a call up to position `cut`, and one for each later token, 16 at most, with all keys
+    before it as its past. Only where queries and new keys are one sequence.
     """
     T = posed.one.sizes.T
     return _call_by_spans(posed, (0, *range(max(cut + 1, T - MOST_STEPS), T), T))

@@ -44,7 +44,8 @@ def _own_segment(work: PreparedCall) -> Array:
 
 
 def _with_segment_keys(keys: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
-    """A maker of attention functions to which other keys are of a query's segment, (T,S) and more axes.
+    """A maker of attention functions to which other keys are of a query's segment, (T,S) and more
+    axes.
 
     What further aspects hide stays hidden.
     """

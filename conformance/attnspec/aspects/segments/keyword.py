@@ -25,8 +25,8 @@ SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
     "one": "one segment, which is none",
     "keys_apart": "two segments, and the last key is of a third, which no query is of",
 }
-"""How segments are made. Each holds a query and a key where there are enough. A clause asks for `alike`, `one`, and
-`keys_apart`.
+"""How segments are made. Each holds a query and a key where there are enough. A clause asks for
+`alike`, `one`, and `keys_apart`.
 """
 USUAL_SEGMENTS: tuple[SegmentPattern, ...] = ("ragged", "two", "by_turns", "padded")
 

@@ -23,9 +23,9 @@ def segments_as_mask(posed: Attention) -> Attention:
 
 
 def cut_to_segments(posed: Attention) -> Attention:
-    """Make one call for each segment, of its queries, keys and values alone; the answers are joined again. Only where
-    the segments of queries and keys are the same, lie one behind the other and have the same borders in every batch
-    entry.
+    """Make one call for each segment, of its queries, keys and values alone; the answers are
+    joined again. Only where the segments of queries and keys are the same, lie one behind the
+    other and have the same borders in every batch entry.
     """
     problem = posed.one
     of_queries, of_keys = _shared_segments(problem.query_segments), _shared_segments(problem.key_segments)
@@ -47,8 +47,8 @@ def _shared_segments(segments: Array | None) -> Array | None:
 
 
 def rename_segments(posed: Attention) -> Attention:
-    """Give the segments other numbers: large ones, in the opposite order. Neighbours differ by 1, which float32 does
-    not see, and others by multiples of 256.
+    """Give the segments other numbers: large ones, in the opposite order. Neighbours differ by 1,
+    which float32 does not see, and others by multiples of 256.
     """
     problem = posed.one
     if problem.query_segments is None or problem.key_segments is None:

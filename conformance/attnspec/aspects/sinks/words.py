@@ -26,8 +26,8 @@ def with_sinks(posed: Attention, *, to: Literal["minus infinity"]) -> Attention:
 
 
 def sinks_as_keys(posed: Attention) -> Attention:
-    """Give every head one more key, a value of zeros with it, and the sink as the bias of that key; what hides other
-    keys becomes a mask. No claim where the dtype does not hold the sinks.
+    """Give every head one more key, a value of zeros with it, and the sink as the bias of that
+    key; what hides other keys becomes a mask. No claim where the dtype does not hold the sinks.
     """
     problem = posed.one
     if problem.sinks is None:

@@ -31,8 +31,8 @@ from attnspec.vocabulary.transforms.axes import Attention
 
 
 def slopes_as_bias(posed: Attention) -> Attention:
-    """Hand slopes over as the bias that they stand for, added to the given one. No claim where the dtype does not hold
-    it.
+    """Hand slopes over as the bias that they stand for, added to the given one. No claim where the
+    dtype does not hold it.
     """
     problem = posed.one
     if problem.alibi_slopes is None:

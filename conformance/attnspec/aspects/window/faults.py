@@ -213,7 +213,8 @@ _LEFT_ON = (
 
 
 def _in_ring(change: Callable[[int, CacheContent, PreparedCall, Array], Array]) -> Callable[[], Attend]:
-    """A maker of decoders that see other keys (T,S) behind a cache, where the window has a left bound.
+    """A maker of decoders that see other keys (T,S) behind a cache, where the window has a left
+    bound.
 
     change: of the ring's number of slots, what is held, the call, and the keys in the window.
     """
