@@ -55,9 +55,7 @@ _TRIANGLE_CALL = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\
 
 def doubt_causality(form: CallForm, callee: ExaminedCallable,
                     parameters: Iterable[TheirParameter]) -> CallForm:
-    """Adds a warning, and demands the causal flag, where evidence says that it is causal and it is
-    not. A parameter for that is judged by itself.
-    """
+    """Warns, and demands the causal flag, where evidence says causal and answers are not."""
     has_flag = any(_CAUSAL_WORD.search(normalise_name(each.name)) for each in parameters)
     if "causal" in form.keywords or has_flag or form.takes_one_query or form.limits.get("one_memory"):
         return form

@@ -85,9 +85,7 @@ class ExaminedCallable:
 
     @property
     def call_method(self) -> str:
-        """Returns the method by which an object of the class is called. Without a framework it is
-        the first usual method that takes something.
-        """
+        """Returns the method that calls an object: its base's, or the first with inputs."""
         roots = {base.partition(".")[0] for base in self.bases}
         usual = next((name for base, name in _CALL_METHODS.items() if base in roots), "__call__")
         return next((name for name in (usual, "forward", "call") if self.methods.get(name)), usual)

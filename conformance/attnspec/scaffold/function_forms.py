@@ -87,9 +87,7 @@ def give_arguments(form: CallForm, rest: Sequence[TheirParameter],
 
 
 def find_array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """Returns the parameters that are arrays. They are query, key and value; query and a pair; all
-    in one; or the first three.
-    """
+    """Returns the array parameters: query, key and value, or fewer that hold them."""
     query, key, value = (find_parameters(word, parameters) for word in ("query", "key", "value"))
     packed, pair = find_parameters("packed", parameters), find_parameters("packed_pair", parameters)
     if query and key and value:

@@ -63,9 +63,7 @@ class PositionBias:
 
 
 def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """Measures the bias by position that a form adds, by its weights where queries are 0. Returns
-    None where it is not attention with such a bias.
-    """
+    """Measures a form's bias by position, by weights where queries are 0; None if it has none."""
     problem, within = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT), tolerance_of(form.dtype)
     matrix = _read_place_logits(form, _zero_queries(problem), trier)
     if matrix is None or not _is_by_distance(matrix, within):
@@ -121,9 +119,8 @@ def _share_queries(problem: AnyProblem) -> AnyProblem:
 
 
 def _give_unit_values(problem: AnyProblem) -> AnyProblem | None:
-    """Gives each key a unit vector as its value, so that the output is the weights. In a layer the
-    first features of a token say its place, and the others are those of the first token. Returns
-    None where a value is too narrow.
+    """Gives each key a unit vector as its value, so that the output is the weights. A layer's
+    tokens say their place in their first features. Returns None where a value is too narrow.
     """
     sizes = problem.sizes
     if sizes.Dv < _PLACE_COUNT:

@@ -49,9 +49,7 @@ _MOST_SHOWN = 4  # parameters in a message
 
 
 def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Lists every form of a class that is worth a try. Raises TargetError for a class of no known
-    family that has no method to call it by.
-    """
+    """Lists a class's forms that are worth a try. Raises TargetError if it has no known call."""
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
     form = CallForm(layer.target, Kind.LAYER, family, lift)
@@ -107,9 +105,7 @@ def find_family(layer: ExaminedCallable) -> CallableKind:
 
 
 def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProcess) -> str:
-    """Returns the framework whose arrays the layer takes. For Keras it is that of its backend; for
-    a class of no framework, the one that its module uses.
-    """
+    """Returns the framework whose arrays a layer takes: Keras's backend, or its module's own."""
     backend = layer.backend
     if family is CallableKind.PLAIN:
         return list_lifts(layer, process)[0]
@@ -170,9 +166,7 @@ _SQUARE_TOKENS = 9
 
 def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
                  options: Choices) -> Iterator[Mapping[str, str]]:
-    """Lists what a constructor may be given whose sizes have unknown names: each number may be
-    each size. A wrong guess is no attention, or none at another width.
-    """
+    """Lists what constructor sizes of unknown names may be given: each number, as each size."""
     known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
     is_known = {"width", "heads"} <= known or "config" in known
     if form.kind is not Kind.LAYER or is_known or not 0 < len(numbers) <= _MOST_SIZES:

@@ -282,9 +282,7 @@ def _learn_compiling(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
 
 
 def _learn_plain_order(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """Copies arrays into plain order if a function of PyTorch asks for it at small sizes. At those
-    sizes a reshape copies nothing, so the callee has to ask.
-    """
+    """Copies arrays into plain order if PyTorch asks a function for it at small sizes."""
     if form.is_contiguous or form.lift != "torch" or form.is_class:
         return form
     small = plain_problem(form, **{**_SMALL_SIZES, **form.sizes})

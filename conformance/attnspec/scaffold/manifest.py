@@ -166,9 +166,7 @@ def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[s
 
 
 _FLOAT64_GAP = 2.0**-38
-"""The largest gap of an answer in float64 to numbers near 1. It lies half way, in powers of two,
-between the roundings of float64 and those of float32.
-"""
+"""The largest gap of a float64 answer: half way, in powers of two, to float32's roundings."""
 
 
 def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
@@ -200,9 +198,7 @@ def _list_narrowed_limits(subject: Subject, narrowed: Subject) -> ManifestLimits
 
 
 def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
-    """Probes masks with the causal flag on values of another width, and a bias with gradients.
-    Another kernel may refuse there what one accepts.
-    """
+    """Probes other kernels: a mask with the causal flag, another width, a bias with gradients."""
     if probed.get("mask_with_causal") != "both":
         return {}
     wide = square_problem(form, Dv=6)
@@ -232,9 +228,7 @@ def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
 
 
 def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
-    """Says whether a subnormal value, attended alone, comes back as 0, or its framework says so.
-    Some kernels of a framework keep subnormals at the smallest sizes alone.
-    """
+    """Says whether a subnormal value comes back as 0, or its framework says so."""
     if form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype):
         return True
     if _loses_weights(form, dtype, trier):

@@ -148,9 +148,7 @@ def read_as_key_mask(form: CallForm, parameter: str, trier: Trier) -> Binding | 
 
 
 def hides_keys_and_queries(form: CallForm, parameter: str, trier: Trier) -> bool:
-    """Says whether a layer's parameter hides tokens as keys and as queries. The layer attends to
-    itself, and the rows of the other tokens are right.
-    """
+    """Says whether a layer's parameter hides tokens as keys and as queries."""
     if not form.attends_to_itself:
         return False
     rows, posed = _pose_rows(form)

@@ -277,9 +277,7 @@ _CHOOSERS_BY_ROLE: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
 
 
 def list_combinations(options: Choices) -> Iterator[Mapping[str, str]]:
-    """Yields the likeliest choices, and then those with another choice for one parameter at a
-    time. Cosines and sines change together.
-    """
+    """Yields the likeliest choices, then those with another choice for one parameter each."""
     base = {name: texts[0] for name, texts in options.items()}
     yield _drop_blanks(base)
     for name, texts in options.items():

@@ -79,9 +79,7 @@ def _skip_normalising(weigh: Callable[[Array], Array]) -> Callable[[Truth, Opera
 
 def _accumulate_keys(*, rescales_sum: bool,
                      rescales_output: bool) -> Callable[[Truth, Operands], Array]:
-    """Makes a function for the output (B,H,T,Dv) of a loop over keys, one by one. Where the flags
-    say so, the sum or the output so far is not rescaled as the running maximum rises.
-    """
+    """Makes a loop over keys, for (B,H,T,Dv), that may forget to rescale its sum or output."""
     def accumulate(found: Truth, operands: Operands) -> Array:
         """(B,H,T,Dv)."""
         logits = _fill_hidden(found.logits, operands, -np.inf)

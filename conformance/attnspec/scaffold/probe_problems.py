@@ -62,9 +62,7 @@ class Expected:
 
 
 def measure_unlikeness(truth: Expected, output: Array) -> float:
-    """Returns 0 for an output (B,H,T,Dv) or (B,T,M) that points where the truth does, 1 for an
-    unrelated one. Returns 2 for NaN.
-    """
+    """Returns 0 for an output (B,H,T,Dv) or (B,T,M) like the truth, 1 for unrelated, 2 for NaN."""
     seen = truth.sees_keys[..., None]
     first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
@@ -136,9 +134,7 @@ def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") ->
 
 
 def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
-    """Yields each plain mistake that can be made at a problem, and what is then expected. Mistakes
-    that change nothing there are left out.
-    """
+    """Yields each plain mistake that changes a problem's output, and what it makes of it."""
     usual = next(list_expected(problem, ""))
     for name, mistake in MISTAKES.items():
         if can_be_made(mistake, problem):
@@ -155,9 +151,7 @@ def _project_output(problem: LayerProblem, output: Array) -> Array:
 
 
 def tolerance_of(dtype: DType) -> float:
-    """Returns the gap that tells one form from another. It is far above the dtype's rounding here,
-    and far below what a wrong layout moves.
-    """
+    """Returns the gap that tells forms apart: above rounding, below what a wrong layout moves."""
     return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
 
 

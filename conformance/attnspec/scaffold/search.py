@@ -264,9 +264,7 @@ def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """Finds the nearest form without a bias by position of its own, or None. Raises TargetError,
-    which says what it adds, where that bias cannot be switched off.
-    """
+    """Finds the nearest form without a bias of its own, or None. Raises TargetError."""
     nearest = trier.nearest
     bias = None
     if nearest is not None and nearest.progress is Progress.OTHER_NUMBERS:

@@ -33,9 +33,7 @@ STEPWISE_GRADE = "G4"
 _USUAL_GRADE = "G3"
 """The class of a function that declares nothing: its softmax is wider."""
 _SMALL_WEIGHT = 0.375
-"""The weight of a later key, in steps of the dtype at 1. A stored sum of 1 and less than half a
-step is 1; a first weight that lacks more than a quarter of a step is not 1. This lies half way.
-"""
+"""A later key's weight, in steps at 1: half way between what shows in the sum and in a weight."""
 _MANY_WEIGHTS = 65
 """So many keys that those behind the first weigh 24 steps, or nothing if each sum is stored."""
 
@@ -80,10 +78,8 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
 
 
 def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
-    """Says whether the first key weighs 1 in a half dtype, though the others weigh something. In
-    float32 each of the others is seen to weigh between a quarter and half of a step. With two
-    keys, a row's sum is rounded before weights are divided by it; with many, whose weights are
-    many steps together, the running sum is, key by key.
+    """Says whether a half dtype gives the first key a weight of 1, though float32 sees the others.
+    Two keys show that a row's sum is rounded before it divides; many, that the running sum is.
     """
     exact, stored = (_ask_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
     if exact is None or stored is None or not (exact > 0).all():

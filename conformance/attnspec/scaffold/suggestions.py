@@ -117,9 +117,7 @@ _SOMETHING_TEXT = "0.75"
 
 
 def settle_own_parameters(form: CallForm, trier: Trier) -> CallForm:
-    """Sets the layer's own parameters to nothing where they do something. The form is right with
-    their initial values, which may be chance.
-    """
+    """Sets the layer's own parameters to nothing where they do something: they may be chance."""
     if not _list_own_parameters(form) or trier.is_right(_fill_own(form, _SOMETHING_TEXT), plain_problem(form)):
         return form
     for number, words in _NOTHING_TEXTS:

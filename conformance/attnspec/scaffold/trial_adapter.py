@@ -302,9 +302,7 @@ def _list_meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...
 
 
 def _describe_raised(raised: SubjectRaised) -> str:
-    """Describes an exception. It adds the condition of an `assert` without a message, or the
-    second line of a message whose first line only introduces it.
-    """
+    """Describes an exception, with the condition of an `assert` that has no message."""
     if raised.is_mute and raised.says_why:
         return f"it raises {raised} ({raised.statement})"
     words = str(raised).partition(": ")[2]

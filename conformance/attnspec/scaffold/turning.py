@@ -104,9 +104,7 @@ def _fill_tensors(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Adds a variant that turns by a quarter to a form that is handed cosines of 1 and sines of 0.
-    A remark says that the caller decides the angles.
-    """
+    """Adds a quarter-turned variant to a form whose cosines are 1 and sines 0, and a remark."""
     means = find_roles(parameters[Site.CALL], Site.CALL)
     handed = {name: text for name, text in form.arguments.items() if means.get(name) in ("cosines", "sines", "angles")}
     both = " ".join(handed.values())

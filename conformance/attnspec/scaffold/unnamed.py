@@ -113,9 +113,7 @@ def _has_room(form: CallForm, keyword: str) -> bool:
 
 
 def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
-    """Says whether a parameter's default leaves room for a keyword. Numbers of queries ask nothing
-    of the other rows, so that a callee which ignores them is right, too.
-    """
+    """Says whether a parameter's default leaves room for a keyword."""
     if keyword not in KEYWORDS or keyword == ROWS:
         return False
     if isinstance(parameter.default, bool):

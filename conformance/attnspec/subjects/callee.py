@@ -229,9 +229,7 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
 
 def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
                    arrays: Sequence[Array]) -> tuple[CallEnding, frozenset[int]]:
-    """Reads how the call ended, and the ids of the given arrays, of any shape, that it changed.
-    Raises _NoAnswer for anything else: whatever is in that process can write it.
-    """
+    """Reads how the call ended, and which given arrays changed. Raises _NoAnswer for all else."""
     try:
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]

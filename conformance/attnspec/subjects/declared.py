@@ -100,9 +100,7 @@ def read_limits(fields: Fields) -> Limits:
 
 
 def lacks_parameter(limits: Limits, taken: Collection[str], name: str) -> str:
-    """Says what is wrong where limits of the function `name` need a keyword that it does not take,
-    else "". taken: its keywords.
-    """
+    """Says which limits of a function need a keyword that is not in taken, else ""."""
     return next(filter(None, (part.find_lacking(limits, taken, name) for part in load_parts("limits"))), "")
 
 

@@ -166,9 +166,7 @@ def _names_sizes(message: str, problem: AnyProblem, *, is_code: bool) -> Iterato
 
 _UNKNOWN = re.compile(r"(unexpected|invalid|unrecogni[sz]ed|unknown) keyword|"
                       r"required (positional|keyword-only) argument", re.IGNORECASE)
-"""Matches what is said of an unknown keyword, or of a required argument that is missing. Too many
-arguments are another thing: a function may be documented to take no mask.
-"""
+"""Matches what is said of an unknown keyword, or of a required argument that is missing."""
 
 _STUMBLES = frozenset({"NameError", "KeyError", "IndexError", "ZeroDivisionError", "StopIteration"})
 """What Python itself raises for code that is wrong about its values."""
@@ -259,9 +257,7 @@ def _explain_missing_name(told: Mapping[str, Any], name: str) -> str:
 
 
 def _find_install_command(module: str) -> str:
-    """Returns the command that installs a framework or a registered library; else "". A
-    distribution named like an unknown module may be a stranger's.
-    """
+    """Returns what installs a framework or a registered library; else "": names may be others'."""
     for manifest in sorted(paths.folder("implementations").glob(f"*/{MANIFEST_FILE}")):
         library = next(iter(read_manifest(manifest.parent))).library
         if module in library.requires.split()[:1]:
@@ -292,9 +288,7 @@ def not_callable(function: FunctionDescription, target: str, importable: str) ->
 
 
 def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
-    """Says why `importing 'mine'` or `trying torch` did not end, and what to do after so many
-    seconds.
-    """
+    """Says why `importing 'mine'` or `trying torch` did not end, and what to do about it."""
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
     if death.reason.startswith(DIED_REASON):

@@ -140,9 +140,7 @@ def no_start(python: str) -> str:
 
 
 def _ask_host(command: tuple[str, ...], **names: list[str]) -> Mapping[str, Any]:
-    """Asks a host for modules, distributions and packages. Where a manifest's interpreter starts
-    none, there are none; raises TargetError where the audited environment starts none.
-    """
+    """Asks a host, if any, for modules, distributions and packages. Raises TargetError."""
     asked = {"modules": [], "distributions": [], "packages": [], **names}
     is_audited = command == audited_command()
     if not is_audited and no_start(command[0]):

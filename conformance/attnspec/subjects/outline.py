@@ -189,9 +189,7 @@ def public_functions(file: Path) -> list[str]:
 
 
 def only_function(file: Path) -> str:
-    """Returns the only public function that may be attention, without its backward pass; else the
-    only one. Returns "" where there is none, or a choice.
-    """
+    """Returns the only function that may be attention, else the only one, else ""."""
     taking, others = _list_public(file)
     backward = {f"{name}{BACKWARD}" for name in taking}
     meant = [name for name in taking if name not in backward] or others

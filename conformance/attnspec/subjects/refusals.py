@@ -303,9 +303,7 @@ def _list_questions(begun: BegunInterview) -> Iterator[Case]:
 
 
 def expected_seconds(taken: Sequence[tuple[int, float]], keys: int) -> float:
-    """Predicts the seconds of a question with so many keys; 0 while too little is known. taken:
-    the keys of each question so far, and its seconds.
-    """
+    """Predicts a question's seconds from taken: keys, and seconds. 0 while that is too little."""
     if len(taken) < 2:
         return 0.0
     (few, short), (many, long) = min(taken), max(taken)

@@ -386,9 +386,7 @@ def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iter
 
 
 def _take_span(whole: Problem, first: int, end: int) -> Problem:
-    """Takes as many queries as keys: the keys themselves, one for each query head. Queries that
-    are codes have a format and scales of their own, so these are queries of the problem.
-    """
+    """Takes as many queries as keys: the keys themselves, or queries where those are codes."""
     key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end])
                   for name in CACHED_INPUTS)
     rows = np.arange(end - first) % whole.query.shape[2]
@@ -421,9 +419,7 @@ def _without_past(problem: Problem) -> Problem:
 
 
 def _make_other_call(problem: Problem) -> Problem:
-    """Negates keys and values and rolls them by one place. Codes keep their sign, which a format
-    may lack, and get scales of twice the size; zero points stay.
-    """
+    """Negates keys and values and rolls them by one place; codes get scales twice the size."""
     has_meanings = not OF_ENTRIES.isdisjoint(problem.given)
     scales = {name: np.asarray(2 * value) for name, value in cut_meanings(problem).items()
               if KEYWORDS[name].is_factor}

@@ -173,9 +173,7 @@ def _list_assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
 
 
 def _list_orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Lists the roles of unnamed matrices in every order. named: what their names say, empty where
-    one says nothing. Names count where two of them or more say something, and no two the same.
-    """
+    """Lists unnamed matrices' roles in every order; first as two or more different names say."""
     said = [role for role in named if role in unnamed]
     is_told = len(said) > 1 and len(set(said)) == len(said)
     for order in itertools.permutations(unnamed):

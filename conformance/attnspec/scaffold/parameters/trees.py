@@ -355,9 +355,7 @@ def find_tree(function: ExaminedCallable, roots: Sequence[str], sizes: Mapping[s
 
 def _list_taken_leaves(taken: Mapping[Path, tuple[str, ...]],
                        shapes: Iterable[Path]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Lists the parts that are taken, with their names. A part that is taken apart by unreadable
-    keys is replaced by what an initialiser makes of it.
-    """
+    """Lists the taken parts with names; a part of unreadable keys as an initialiser makes it."""
     for path, names in taken.items():
         below = [leaf for leaf in shapes if _lies_under(leaf, [path]) and leaf not in taken]
         for leaf in below:

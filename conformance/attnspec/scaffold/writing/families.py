@@ -25,9 +25,7 @@ _RETURN_LINE = "    return layer"
 
 
 def write_layer(form: CallForm, name: str = LAYER_HELPER) -> list[str]:
-    """Writes the helper of this name, which gives the layer ready to be called. While its
-    parameters are not known, the layer is not filled.
-    """
+    """Writes the helper that gives the layer, filled once its parameters are known."""
     filled = " with these parameters" if form.state else ""
     doc = f"The layer{filled}, ready to be called."
     made = _WRITERS_BY_FAMILY[form.family](form)
