@@ -139,9 +139,7 @@ class CalleeProcess:
             raise TargetError(f"the host does not describe {target!r} as docs/protocol.md says: {wrong!r}.") from None
 
     def load_source(self, text: str, name: str, lift: str) -> Subject:
-        """Loads the function of this name from this text, once: what a framework compiles for it
-        is kept. Raises TargetError; OutOfTime where time is up.
-        """
+        """Loads the function from this text, once. Raises TargetError; OutOfTime."""
         if time.monotonic() > self.end_time:
             raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. "
                             "Give it longer: --deadline.")

@@ -239,9 +239,7 @@ _CACHE_SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
 
 
 def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple[str, str]]:
-    """Lists the required cache parameter and Python of an empty cache, in every layout of its
-    arrays. callee: with its sources.
-    """
+    """Lists the parameter and Python of an empty cache, in every layout, by callee's sources."""
     wanted = [each.name for each in find_parameters(STATE, callee.parameters) if each.is_required]
     for name in wanted[:1]:
         keys = sorted(rest[0] for _, *rest in find_parts(callee.functions, 0, {name: (name,)}) if len(rest) == 1)

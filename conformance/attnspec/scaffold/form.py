@@ -296,6 +296,10 @@ class CallForm:
         config = self.config.fields if self.config else {}
         return "Hkv" in (*self.arguments.values(), *self.construction.values(), *config.values())
 
+    def given_at(self, site: Site) -> Mapping[str, str]:
+        """Returns, by parameter, the Python that a call or a constructor is always given."""
+        return self.arguments if site is Site.CALL else self.construction
+
     @property
     def defaults(self) -> Mapping[str, str]:
         """Returns the defaults of parameters that nothing is given, as Python; empty for one
@@ -384,9 +388,8 @@ def bind_keyword(form: CallForm, keyword: str, parameters: Parameters,
     """Lists the form with one more keyword, in every way in which it may be passed."""
     for saying in sayings:
         for at, listed in parameters.items():
-            given = form.arguments if at is Site.CALL else form.construction
             for parameter in find_parameters(keyword, listed):
-                if parameter.text or parameter.name in given:
+                if parameter.text or parameter.name in form.given_at(at):
                     passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
                     yield replace(form, bindings=(*form.bindings, passed),
                                   limits={**form.limits, **saying.limits})

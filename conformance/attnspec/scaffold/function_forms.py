@@ -106,9 +106,7 @@ STARRED_NAMES = ("",)
 
 
 def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """Returns the names by which the arrays are given. There are none where they have none, or
-    come first in our order and may be given by position.
-    """
+    """Returns the names by which arrays are given; none if positions do, in our order."""
     if tuple(names) == STARRED_NAMES:
         return ()
     first = parameters[:len(names)]

@@ -351,9 +351,8 @@ def find_query(parameters: Sequence[TheirParameter]) -> str:
 
 
 def find_memory(parameters: Sequence[TheirParameter]) -> str:
-    """Returns the name of the parameter that takes a memory, or an empty text. Its name says so;
-    or it takes keys where none takes values; or it is the one required parameter of which nothing
-    else is known.
+    """Returns the parameter that takes a memory, or an empty text: its name says so; it takes keys
+    and none takes values; or it is the only required one that nothing is known of.
     """
     query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
     others = [each.name for each in unknown if each.name != query]

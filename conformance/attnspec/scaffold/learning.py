@@ -356,9 +356,8 @@ def _list_with_weights(form: CallForm, trier: Trier, *,
 
 
 def learn_log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Adds log-sum-exps that come back always, or if a flag asks for them. Those that come back
-    always have to be near the right ones, to base e or 2. Those that a flag asks for are left for
-    the suite to judge.
+    """Adds log-sum-exps that come back always, if they are near the right ones, to base e or 2;
+    and those that a flag asks for, which the suite judges.
     """
     if form.arrangement.mapped_axes or form.kind is Kind.LAYER:
         return form

@@ -101,14 +101,17 @@ def write_entry(form: CallForm, learned: MeasuredFacts) -> str:
 
 def describe_dtypes(learned: MeasuredFacts) -> tuple[str, ...]:
     """Says which dtype is not declared though it answers, and which arithmetic is declared."""
-    inexact = "It takes float64, but computes less exactly: float64 is not declared."
-    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by "
-              "that: a choice, which the manifest declares.")
-    stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
-                f"{_describe_sums(words)} among them. The manifest declares that precision class, "
-                f"{STEPWISE_GRADE}."
-                for dtype, words in learned.stepwise_classes.items()]
-    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing_dtypes else []), *stepwise)
+    said = list[str]()
+    if learned.is_inexact:
+        said.append("It takes float64, but computes less exactly: float64 is not declared.")
+    if learned.storing_dtypes:
+        said.append("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by "
+                    "that: a choice, which the manifest declares.")
+    for dtype, words in learned.stepwise_classes.items():
+        said.append(f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
+                    f"{_describe_sums(words)} among them. The manifest declares that precision class, "
+                    f"{STEPWISE_GRADE}.")
+    return tuple(said)
 
 
 def _describe_sums(words: ClassWords) -> str:
@@ -290,36 +293,45 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
     yield f"  - id: {name}"
     yield f"    title: {form.module}.{form.name}"
     yield f"    function: {name}:attend"
-    yield from ((f"    kind: {form.kind.value}",) if form.kind is Kind.LAYER else ())
-    yield from ((f"    lift: {form.lift}",) if form.lift else ())
+    if form.kind is Kind.LAYER:
+        yield f"    kind: {form.kind.value}"
+    if form.lift:
+        yield f"    lift: {form.lift}"
     if form.family is CallableKind.KERAS:
         yield f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
-    yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _list_claims(form, learned)) else ())
-    yield from ((f"    limits: {{{_format_pairs(learned.limits)}}}",) if learned.limits else ())
-    yield from ((f"    conventions: {{{_format_pairs(learned.conventions)}}}",) if learned.conventions else ())
+    if claims := _list_claims(form, learned):
+        yield f"    claims: [{', '.join(claims)}]"
+    for key, pairs in (("limits", learned.limits), ("conventions", learned.conventions)):
+        if pairs:
+            yield f"    {key}: {{{_format_pairs(pairs)}}}"
     yield from _list_precision_lines(learned)
-    yield from (("    variants:",) if form.variants else ())
+    if form.variants:
+        yield "    variants:"
     for each in form.variants:
         yield f'      {each}: {{function: "{name}:{name_variant(each)}"}}'
-    yield from (("    defaults:",) if form.untried_parameters else ())
+    if form.untried_parameters:
+        yield "    defaults:"
     for name, text in form.untried_parameters.items():
         yield f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
-    noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
-    yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
+    if noted := " ".join((*form.warnings, *learned.warnings, *form.remarks)):
+        yield from ("    note: >-", *wrap_text(noted, indent=6))
 
 
 def _list_precision_lines(learned: MeasuredFacts) -> Iterator[str]:
     told = [dtype for dtype in learned.dtypes
             if dtype in {*learned.flushing_dtypes, *learned.storing_dtypes, *learned.stepwise_classes}]
-    yield from (("    precision:",) if told else ())
+    if told:
+        yield "    precision:"
     for dtype in told:
         words, reasons = list[str](), list[str]()
         if dtype in learned.stepwise_classes:
             words += [f"{word}: {value}" for word, value in learned.stepwise_classes[dtype].items()]
             reasons.append(_STEPWISE_REASON.format(_describe_sums(learned.stepwise_classes[dtype])))
         if dtype in learned.storing_dtypes:
-            words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if DTYPES[dtype].is_half else [])]
+            words.append("logsumexp_roundings: 1")
+            if DTYPES[dtype].is_half:
+                words.append(f"logsumexp: {dtype.value}")
             reasons.append(_STORED_REASON)
         if dtype in learned.flushing_dtypes:
             words.append("flushes_subnormals: true")
@@ -336,10 +348,12 @@ def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
 
 
 def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
-    named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []),
-              *(KEYWORDS[name].profile for name in named),
-              *(["past"] if form.next_cache else []),
-              *(["masking"] if form.limits.get("bias_is_mask") else []),
-              *(["grouped"] if learned.limits.get("grouped") else [])]
+    claims = [KEYWORDS[name].profile for name in form.keywords if name in KEYWORDS]
+    if form.kind is Kind.LAYER:
+        claims.insert(0, "layers")
+    if form.is_packed:
+        claims += [KEYWORDS[name].profile for name in sorted(SAID)]
+    further = {"past": form.next_cache, "masking": form.limits.get("bias_is_mask"),
+               "grouped": learned.limits.get("grouped")}
+    claims += [claim for claim, is_made in further.items() if is_made]
     return tuple(dict.fromkeys(claims))

@@ -75,19 +75,23 @@ def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
     """Makes the problem that a form is tried on first, to which its keywords are added. M: the
     width of a layer's model. lengths: other lengths of our axes.
     """
-    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES,
-                    **{**form.sizes, **lengths})
-    sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
-    sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
+    sizes = replace(CROSS_SIZES, **{**form.sizes, **lengths})
+    if form.attends_to_itself:
+        sizes = replace(SQUARE_SIZES, **{**form.sizes, **lengths})
+        sizes = replace(sizes, S=sizes.T)
+    if form.limits.get("single_head"):
+        sizes = replace(sizes, H=1, Hkv=1)
     problem = sample_problem(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):
         has_any, which = form.limits.get("has_biases") is not False, str(form.limits.get("biases", "all"))
         biased = Limits(has_biases=has_any, biases=which).is_biased
-        left_out = [*(f"b_{part}" for part in ("query", "key", "value", "out") if not biased(part)),
-                    *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]
+        left_out = [f"b_{part}" for part in ("query", "key", "value", "out") if not biased(part)]
+        if form.limits.get("projects_output") is False:
+            left_out += ["w_out", "b_out"]
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})
-        problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
+        if form.limits.get("one_memory"):
+            problem = problem.but(value=problem.key)
     posed = problem.but(causal=form.is_always_causal)
     return posed if isinstance(posed, LayerProblem) else pose_for_aspects(form, posed)
 

@@ -194,7 +194,9 @@ def _list_rotary_lines(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
     name = name_adapter(form.call)[1]
     yield from (f"  - id: {name}", f"    title: {form.call.module}.{form.call.name}",
                 f"    function: {name}:{ROTATE_NAME}", "    kind: rotary")
-    yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
+    if form.call.lift:
+        yield f"    lift: {form.call.lift}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"
     yield f"    claims: [{ROTARY_PROFILE}]"
-    yield from ((f"    conventions: {{{ROTARY_PAIRS}: {form.pairs}}}",) if form.pairs else ())
+    if form.pairs:
+        yield f"    conventions: {{{ROTARY_PAIRS}: {form.pairs}}}"

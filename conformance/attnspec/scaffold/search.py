@@ -198,7 +198,7 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
 
 def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> CallForm:
     parameters = all_parameters(callee)
-    called = callee.call_parameters if callee.is_class else callee.parameters
+    called = parameters[Site.CALL]
     every = [*callee.parameters, *callee.constructor_parameters, *callee.call_parameters]
     form = hand_memory(limit_to_several_heads(form, trier), called, trier)
     form = learn_unnamed(learn_keywords(form, parameters, trier), parameters, trier)

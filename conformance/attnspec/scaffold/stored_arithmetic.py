@@ -125,9 +125,8 @@ _KEY_COUNTS = range(3, 40)
 
 
 def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
-    """Says whether the weights of a row are off by just what a log-sum-exp loses that is stored in
-    this dtype. All logits are alike and all values are 1, so that the output is 1 if weights are
-    divided by their sum.
+    """Says whether a row's weights are off by just what a log-sum-exp loses that is stored in this
+    dtype: alike logits and values of 1 give 1 where weights are divided by their sum.
     """
     if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter_for(TABLE):
         return False

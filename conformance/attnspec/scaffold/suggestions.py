@@ -46,23 +46,28 @@ def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Itera
     """Lists what the nearest attempt suggests; nothing for a function."""
     if nearest is None or not callee.is_class:
         return
-    for name, other in _list_named_flags(callee, nearest) if nearest.progress is Progress.RAISED else ():
-        yield Suggestion(_require_flag(callee, name, other),
-                         f"Its {name} is {other}: at its default {nearest.objection}.")
-    names = _list_none_defaults(callee, _PLACE_ROLES)
-    if names and nearest.progress is Progress.RAISED and "NoneType" in nearest.objection:
-        says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
-        use_even_heads = partial(replace, even_heads=True)  # what turns by places turns features in pairs
-        yield Suggestion(_require_parameters(callee, names), says, use_even_heads, is_missing=True)
-    for name in _list_none_defaults(callee, ("mask",)) if nearest.progress is Progress.RAISED else ():
-        yield Suggestion(_require_parameters(callee, [name]),
-                         f"It wants its {name}: without it, {nearest.objection}.")
+    if nearest.progress is Progress.RAISED:
+        yield from _list_for_raised(callee, nearest)
     if nearest.progress is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _put_each_first)
     if nearest.progress is Progress.OTHER_NUMBERS:
         for number, words in _NOTHING_TEXTS if _list_own_parameters(nearest.form) else ():
             fill = partial(_fill_own, number=number)
             yield Suggestion(callee, _tell_own(nearest.form, words), fill, is_missing=True)
+
+
+def _list_for_raised(callee: ExaminedCallable, nearest: Attempt) -> Iterator[Suggestion]:
+    for name, other in _list_named_flags(callee, nearest):
+        yield Suggestion(_require_flag(callee, name, other),
+                         f"Its {name} is {other}: at its default {nearest.objection}.")
+    names = _list_none_defaults(callee, _PLACE_ROLES)
+    if names and "NoneType" in nearest.objection:
+        says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
+        use_even_heads = partial(replace, even_heads=True)  # what turns by places turns features in pairs
+        yield Suggestion(_require_parameters(callee, names), says, use_even_heads, is_missing=True)
+    for name in _list_none_defaults(callee, ("mask",)):
+        yield Suggestion(_require_parameters(callee, [name]),
+                         f"It wants its {name}: without it, {nearest.objection}.")
 
 
 def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tuple[str, str]]:

@@ -91,9 +91,7 @@ class Attempt:
 
     @property
     def nearness(self) -> tuple[int, float]:
-        """Ranks attempts; greater is nearer. It counts in millionths: rounding, which differs
-        between machines, decides nothing.
-        """
+        """Ranks attempts, nearer is greater, in millionths: rounding decides nothing."""
         return self.progress, -round(self.unlikeness, 6)
 
 
@@ -130,9 +128,7 @@ class Trier:
         return replace(subject, declaration=replace(declaration, keywords=list_offered_keywords(declaration)))
 
     def call_raw(self, form: CallForm, problem: AnyProblem) -> ReturnedTree | None:
-        """Returns what the callee itself returns. Returns None where that is None, or where the
-        callee raises; the latter is kept as an attempt.
-        """
+        """Returns what the callee returns; None also where it raises, which is kept."""
         self.tried_count += 1
         subject = self.load_adapter(form)
         callee = subject.callee

@@ -179,7 +179,7 @@ def check_precision(declaration: Declaration, where: FileLocation | None,
         try:
             declared_backward(words, declared_precision(declaration.precision.get(dtype), dtype))
         except ManifestError as cause:
-            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+            raise error(str(cause), where=getattr(words, "place", where)) from None
 
 
 def check_width(declaration: Declaration, where: FileLocation | None,
@@ -191,7 +191,7 @@ def check_width(declaration: Declaration, where: FileLocation | None,
         try:
             refuse_too_wide(declared_precision(words, dtype))
         except ManifestError as cause:
-            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+            raise error(str(cause), where=getattr(words, "place", where)) from None
 
 
 def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
@@ -202,9 +202,8 @@ def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapp
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
-    """Returns the name of the class of a subject's backward pass, by dtype. precision: the forward
-    pass's classes, by dtype, as a record tells them. A dtype that is declared otherwise by now is
-    left out.
+    """Returns the class name of a subject's backward pass, by dtype. precision: the forward
+    pass's, by dtype, as a record tells them; dtypes declared otherwise by now are left out.
     """
     found = {}
     for dtype in (each for each in DType if each.value in precision):

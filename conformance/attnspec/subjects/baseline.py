@@ -135,9 +135,8 @@ def _group_clauses(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
 
 
 def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tuple[Novelty, str]:
-    """Compares an unlisted failure with the conditions of the list, and says the rest of a
-    sentence about it. For a subject that is not in the list, and for an old list, it is new, and
-    gates.
+    """Compares an unlisted failure with the list's conditions, and says the rest of a sentence
+    about it. Without such a subject, or for an old list, it is new, and gates.
     """
     if not any(subject == failure.subject for subject, _, _ in tried):
         return Novelty.NEW, ""

@@ -457,9 +457,7 @@ def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
 
 
 def _find_misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
-    """Says what stands against calling a function with these parameters behind the first four. It
-    has a gap for the expected form, and is empty if nothing does. required: what every call gives.
-    """
+    """Says what stands against calling a function so, with a gap for the form; else ""."""
     known = frozenset(each.name for each in rest)
     if absent := sorted(required - known):
         return (f"no {' and no '.join(map(repr, absent))}, which a layer's backward pass is "

@@ -128,9 +128,7 @@ class Finding:
 
 def known_findings(folder: Path, subject: str, version: str,
                    device: str) -> tuple[KnownFinding, ...]:
-    """Returns what a report says of a subject's findings, for a version and a kind of device.
-    Scripts are there as texts. Raises ManifestError as below.
-    """
+    """Returns a report's findings of a subject, scripts as texts. Raises ManifestError."""
     return tuple(each.as_known_finding(each.script.read_text(encoding="utf-8"))
                  for each in read_findings(folder)
                  if each.concerns(subject) and each.is_of(version) and each.is_on(device))

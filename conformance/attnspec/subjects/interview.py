@@ -194,9 +194,7 @@ class Interview:
         return ""
 
     def within_limits_of(self, subject: Subject) -> Interview:
-        """Continues the interview with the subject within other limits. What was said stands; what
-        a limit forbade was not asked.
-        """
+        """Continues the interview within the other limits of a subject; what was said stands."""
         return Interview(subject, self.dtype, self.origin, dict(self._said_of_cases))
 
 
@@ -286,8 +284,7 @@ class WordedRefusal:
 
 def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
     """Finds what the function refuses of `end`, where it takes `start`; none without a clear
-    refusal. A refusal that does not come again depends on something else than sizes and keywords,
-    and is none.
+    refusal that comes again, as others depend on more than sizes and keywords.
     """
     kept = frozenset(differences_between(start, end))
     if not kept or not interview.lasting_words(end) or not interview.takes_case(start):

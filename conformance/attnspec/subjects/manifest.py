@@ -132,9 +132,7 @@ class Library:
 
 
 def absent_module(requires: str, python: str = "") -> str:
-    """Returns the first of these modules, separated by spaces, that is not installed; else "".
-    python: where, if a manifest says so.
-    """
+    """Returns the first of these modules that is not installed, else ""; python: where."""
     return next((name for name in requires.split() if not is_installed(name, python)), "")
 
 

@@ -180,9 +180,7 @@ class SmokeLine:
 
 
 def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
-    """Puts five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of
-    the subject's, but ReleaseError where its adapter fails.
-    """
+    """Puts five inputs to the subject, in its first dtype. Raises ReleaseError of its adapter."""
     dtype = first_of(subject.declaration.dtypes)
     if subject.declaration.kind is Kind.ROTARY:
         return tuple(_make_line(subject, *each) for each in rotary_lines(subject, dtype))

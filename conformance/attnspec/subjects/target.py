@@ -172,9 +172,8 @@ def in_process(source: FunctionSource, target: str) -> FoundFunction:
 
 
 def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: str = "") -> Subject:
-    """Loads the function that `package.module:function` or `path/to/file.py:function` names. It
-    lives in a process of its own with these surroundings; without any, in this one. Raises
-    TargetError.
+    """Loads the function that `package.module:function` or `path/to/file.py:function` names, in a
+    process with these surroundings; without any, in this one. Raises TargetError.
     """
     source = FunctionSource.from_target(target)
     if surroundings is None or source.module == HANDED:
@@ -254,9 +253,7 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *,
 
 def begin_target(target: str, surroundings: Surroundings, known: Registered | None = None,
                  folders: Iterable[Path] = ()) -> None:
-    """Starts the process of a target's host, which imports NumPy until it is asked; `load` reports
-    errors. known: what its manifest says, if it has one.
-    """
+    """Starts the process of a target's host; `load` reports errors. known: its entry."""
     if known:
         _start_client(target, _find_surroundings(known, surroundings), tuple(folders)).begin()
     else:

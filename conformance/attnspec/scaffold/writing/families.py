@@ -110,10 +110,13 @@ _SILENCING_LINES = ["    for part in layer.modules():",
 def _write_torch(form: CallForm) -> list[str]:
     made = _write_construction(form, end=").to(query.dtype)")
     made += [f"    layer.{'eval' if form.mode is ModuleMode.EVALUATION else 'train'}()"]
-    made += _SILENCING_LINES if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
+    if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT:
+        made += _SILENCING_LINES
     made += [f"    {_write_part(name)} = nn.Identity()" for name in form.removed_parts]
-    made += _write_first_call(form, "parameters") if form.family is CallableKind.LAZY else []
-    made += ["    with torch.no_grad():"] if form.zero_tensors or form.filled_tensors else []
+    if form.family is CallableKind.LAZY:
+        made += _write_first_call(form, "parameters")
+    if form.zero_tensors or form.filled_tensors:
+        made.append("    with torch.no_grad():")
     made += [f"        {_write_part(name)}.zero_()" for name in form.zero_tensors]
     made += [f"        {_write_part(name)}.fill_({number})" for name, number in form.filled_tensors.items()]
     if form.state:

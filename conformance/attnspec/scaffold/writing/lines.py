@@ -250,7 +250,7 @@ def write_arrays(form: CallForm) -> list[str]:
 
 def write_arguments(form: CallForm, at: Site = Site.CALL) -> Mapping[str, str]:
     """Returns, by parameter, the Python of what it is always given and of our keywords."""
-    given = dict(form.arguments if at is Site.CALL else form.construction)
+    given = dict(form.given_at(at))
     for parameter in dict.fromkeys(each.parameter for each in form.bindings if each.at is at and each.parameter):
         passed = bindings_to(form, parameter)
         given[parameter] = (_write_binding(passed[0], find_default(form, parameter, at)) if len(passed) == 1
@@ -265,8 +265,7 @@ def bindings_to(form: CallForm, parameter: str) -> tuple[Binding, ...]:
 
 def find_default(form: CallForm, parameter: str, at: Site = Site.CALL) -> str:
     """Returns what a parameter is given where no keyword of ours is in use."""
-    given = form.arguments if at is Site.CALL else form.construction
-    return given.get(parameter) or form.left_defaults.get(parameter) or "None"
+    return form.given_at(at).get(parameter) or form.left_defaults.get(parameter) or "None"
 
 
 def _write_binding(passed: Binding, plain: str) -> str:

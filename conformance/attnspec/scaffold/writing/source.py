@@ -123,9 +123,13 @@ def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME,
     returns = _write_return_type(form, array)
     body = [*_write_trees(form), *_write_layer_lines(form, layer),
             *(_write_padded(form) if form.padded_parameter else _write_answer(form))]
-    shapes = _PACKED_SHAPES if form.is_packed else _SHAPES_BY_KIND[form.kind]
-    shapes = _PAGED_SHAPES if form.parameter_for(TABLE) else shapes
-    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
+    shapes = _SHAPES_BY_KIND[form.kind]
+    if form.parameter_for(TABLE):
+        shapes = _PAGED_SHAPES
+    elif form.is_packed:
+        shapes = _PACKED_SHAPES
+    if form.next_cache:
+        shapes = f"{shapes[:-1]}, and the cache for the next call."
     return [*_write_decorator(form, words),
             *break_call(f"def {name}(", signature, f") -> {returns}:", 0),
             f'    """{says or shapes}"""', *add_axes(form, [*_write_refusals(form), *body])]
