@@ -184,8 +184,7 @@ class Subject:
             yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
-        yield from self._misfits_of_arrays(problem)
-        yield from self._misfits_of_keywords(given)
+        yield from self._misfits_of_inputs(problem)
         if isinstance(problem, Problem):
             yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
                         if not declaration.keywords.isdisjoint(part.ARRAYS))
@@ -204,9 +203,10 @@ class Subject:
         yield self._misfit_of_sizes(limits, sizes, given)
         yield self.lacks(frozenset(given))
 
-    def _misfits_of_arrays(self, problem: Problem | LayerProblem) -> Iterator[str]:
-        limits, form = self.declaration.limits, self.declaration.form
-        if not limits.broadcasts and not _at_full_shape(problem.given, problem.sizes):
+    def _misfits_of_inputs(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        """Yields what stands against the problem's arrays, and against its keywords."""
+        limits, form, given = self.declaration.limits, self.declaration.form, problem.given
+        if not limits.broadcasts and not _at_full_shape(given, problem.sizes):
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield (f"{self.id} takes inputs that are contiguous along their last axis only"
@@ -220,13 +220,10 @@ class Subject:
             yield "a page holds a value for every key"
         elif is_ragged and limits.one_memory:
             yield "one input serves as key and value"
-
-    def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        limits, is_causal = self.declaration.limits, "causal" in given
-        if limits.causal_only and not is_causal:
+        if limits.causal_only and "causal" not in given:
             yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
         for name, value in given.items():
-            if reason := limits.misfit(name, value, causal=is_causal):
+            if reason := limits.misfit(name, value, causal="causal" in given):
                 yield f"{self.id} takes {reason}; here {value}"
         segments = (given.get(name, ()) for name in SEGMENTED)
         if limits.segments_are_shared and not np.array_equal(*segments):
