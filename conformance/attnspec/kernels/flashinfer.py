@@ -33,9 +33,9 @@ _OUTPUT_NAMES = ("output", "lse")
 class Definition:
     """A definition of an attention kernel.
 
-    inputs: their names in the order of the call. outputs: `output`, and `lse` where it has one.
-    heads, kv_heads, head_dim, page: its constants; `page` is 0 in a ragged definition. dtype: of
-    queries, keys, values and output. is_causal: whether a query sees no later key, with the last
+    inputs: their names in the order of the call.  outputs: `output`, and `lse` where it has one.
+    heads, kv_heads, head_dim, page: its constants; `page` is 0 in a ragged definition.  dtype: of
+    queries, keys, values and output.  is_causal: whether a query sees no later key, with the last
     of both at one place.
     """
 
@@ -162,8 +162,8 @@ def _worst_errors(found: KernelJudgement) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class KernelJudgement:
-    """What the clauses say of a kernel. held_count: how many `must` clauses hold. failure: the
-    first that does not. told_text: that in words.
+    """What the clauses say of a kernel.  held_count: how many `must` clauses hold.  failure: the
+    first that does not.  told_text: that in words.
     """
 
     held_count: int
@@ -211,8 +211,8 @@ REFERENCE_CONVENTIONS = {"causal_alignment": "bottom_right", "hidden_row": "zero
 def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passing: bool,
                  device: str = "cpu") -> Kernel:
     """Returns the kernel in the form that attnspec knows, with its constants declared.
-    is_destination_passing: whether outputs are handed over, to be filled. device: where its arrays
-    must be.
+    is_destination_passing: whether outputs are handed over, to be filled.  device: where its
+    arrays must be.
     """
     def call_kernel(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
         """Returns output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""

@@ -32,8 +32,8 @@ AGREE, DIFFER = "agree", "differ"
 class SwitchFlip:
     """A problem on which a switch is flipped.
 
-    settled_convention: the convention, and its form, that the answer rests on. is_implied: whether
-    others ask the same and more; a glance leaves it out.
+    settled_convention: the convention, and its form, that the answer rests on.  is_implied:
+    whether others ask the same and more; a glance leaves it out.
     """
 
     name: str
@@ -258,7 +258,7 @@ ALL_QUESTIONS = (*PLAIN_QUESTIONS, *MASKED_QUESTIONS, *RISKY_QUESTIONS)
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question about to be put. is_chance: whether chance answers, so nothing is claimed."""
+    """A question about to be put.  is_chance: whether chance answers, so nothing is claimed."""
 
     name: str
     question_text: str
@@ -277,9 +277,9 @@ class PendingQuestion:
 
 def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None,
                   whole: bool = True, brief: bool = False) -> Iterator[PendingQuestion]:
-    """Yields all questions of a subject at a dtype that it supports. base: the subject whose
-    variant this is, which is compared. whole: whether to ask all questions, not only those for
-    every dtype. brief: whether to ask a variant only for differences.
+    """Yields all questions of a subject at a dtype that it supports.  base: the subject whose
+    variant this is, which is compared.  whole: whether to ask all questions, not only those for
+    every dtype.  brief: whether to ask a variant only for differences.
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
@@ -336,7 +336,7 @@ class ProbeWorker:
         return self._subjects[target]
 
     def probe(self, target: str, variant: str, dtype: DType, *, whole: bool) -> SubjectProbed:
-        """Probes a subject or variant at a dtype that it supports. whole: asks everything."""
+        """Probes a subject or variant at a dtype that it supports.  whole: asks everything."""
         began = time.perf_counter()
         base = self.subject(target)
         subject = base.variant(variant) if variant else base

@@ -19,9 +19,9 @@ from attnspec.core.nouns import Kind
 class Arrangement:
     """How the arrays lie.
 
-    shape: in words, `{L}` being T of the query and S of key and value. template: of one array.
-    arguments: of the call, one template each. mapped_axes: over how many leading axes the call is
-    mapped, since the callee knows no batch (1) and no heads either (2). is_in_turn: whether the
+    shape: in words, `{L}` being T of the query and S of key and value.  template: of one array.
+    arguments: of the call, one template each.  mapped_axes: over how many leading axes the call is
+    mapped, since the callee knows no batch (1) and no heads either (2).  is_in_turn: whether the
     call is made once for each row, `first`, since the callee answers for one row alone.
     """
 

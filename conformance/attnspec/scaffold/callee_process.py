@@ -31,9 +31,9 @@ from attnspec.subjects.target import FunctionSource, describe_loaded, load_text
 class TargetLocation:
     """A target as it is imported.
 
-    target: `package.module:name`. folder: what has to be on Python's path, in full; empty where it
-    is found without. file: the file, in full, where no import finds a module of that name; it is
-    loaded by its path, under the name that the target has.
+    target: `package.module:name`.  folder: what has to be on Python's path, in full; empty where
+    it is found without.  file: the file, in full, where no import finds a module of that name; it
+    is loaded by its path, under the name that the target has.
     """
 
     target: str
@@ -107,8 +107,8 @@ class OutOfTime(TargetError):  # noqa: N818  (named for what happened)
 class CalleeProcess:
     """One process, and what was loaded in it.
 
-    end_time: when the search has to be over, by `time.monotonic`. preload_source: Python that runs
-    before anything else there, and loads a callee that no import finds.
+    end_time: when the search has to be over, by `time.monotonic`.  preload_source: Python that
+    runs before anything else there, and loads a callee that no import finds.
     """
 
     client: Client

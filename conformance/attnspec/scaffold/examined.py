@@ -43,15 +43,15 @@ class ExaminedFunction:
 class ExaminedCallable:
     """What is known of a callable.
 
-    home: the module whose names it uses. packages: those that this module imports. module_numbers:
-    whole numbers of its module that a function, or one that it calls, names. docs: its docstring,
-    and those of its methods. source: its Python; empty where there is none.
+    home: the module whose names it uses.  packages: those that this module imports.
+    module_numbers: whole numbers of its module that a function, or one that it calls, names.
+    docs: its docstring, and those of its methods.  source: its Python; empty where there is none.
 
-    Of a class: bases (`package.module.Name`). methods: by name, their parameters without self.
-    annotated_classes: by parameter of the constructor, classes as `module:name`. neighbours:
-    classes of its module. backend: of Keras.
+    Of a class: bases (`package.module.Name`).  methods: by name, their parameters without self.
+    annotated_classes: by parameter of the constructor, classes as `module:name`.  neighbours:
+    classes of its module.  backend: of Keras.
 
-    Of a function, if asked for: functions, itself first. holders: by parameter. makers: by name.
+    Of a function, if asked for: functions, itself first.  holders: by parameter.  makers: by name.
     """
 
     target: str

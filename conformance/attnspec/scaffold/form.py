@@ -57,7 +57,7 @@ class Site(enum.Enum):
 class Binding:
     """A keyword of ours (`mask`) and the parameter of theirs (`attn_mask`) that takes it.
 
-    expression: the Python that is passed where the keyword is in use (`~mask`). says: what it
+    expression: the Python that is passed where the keyword is in use (`~mask`).  says: what it
     means.
     """
 
@@ -72,8 +72,8 @@ class Binding:
 class ConfigObject:
     """The object that a constructor takes as its config.
 
-    fields: its attributes or items, as Python. name: its class, or "" for plain attributes or a
-    dict. module: where that class is.
+    fields: its attributes or items, as Python.  name: its class, or "" for plain attributes or a
+    dict.  module: where that class is.
     """
 
     fields: Mapping[str, str]
@@ -87,7 +87,7 @@ class KeptCache:
     """A cache that calls fill in place.
 
     empty_text: Python of an empty one; empty where the module itself holds it, so that the module
-    and a number of keys are the cache. class_path: `module:name` of the class of an empty one.
+    and a number of keys are the cache.  class_path: `module:name` of the class of an empty one.
     """
 
     empty_text: str = ""
@@ -99,8 +99,8 @@ class OutputPlace:
     """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it
     lies.
 
-    weights_path: where weights or log-sum-exps are, if they come back. extra_keyword: the keyword
-    that asks for them. asked_path: where the output is when a flag asks for them.
+    weights_path: where weights or log-sum-exps are, if they come back.  extra_keyword: the keyword
+    that asks for them.  asked_path: where the output is when a flag asks for them.
     """
 
     path: str = ""
@@ -115,41 +115,41 @@ class OutputPlace:
 class CallForm:
     """How a class or function is called, as far as `init` knows.
 
-    What is called, and how. target: `package.module:name`. lift: the framework whose tensors it
-    takes. method: the method that calls an object of no framework; empty where the object itself
+    What is called, and how.  target: `package.module:name`.  lift: the framework whose tensors it
+    takes.  method: the method that calls an object of no framework; empty where the object itself
     is called. arrangement, array_names: how its arrays lie, and their parameters; no names where
-    they go by position. arguments: by name, the Python of its other arguments. positional_order:
-    their order where they go by position. bindings: its keywords. reading: how the answer is read;
-    None while that is not known. construction, config: what the constructor of a class is given.
-    mode: of a module of PyTorch. gathered_inputs: the inputs that come in one parameter; empty
-    where each has its own. gathers_dict: whether they come in a dict, not in a tuple. cache_path:
-    where a decoder's answer has the next cache. kept_cache: a cache that calls fill in place.
-    is_compiled: whether jax.jit compiles it. is_contiguous: whether its arrays are copied into
-    plain order.
+    they go by position.  arguments: by name, the Python of its other arguments.  positional_order:
+    their order where they go by position.  bindings: its keywords.  reading: how the answer is
+    read; None while that is not known. construction, config: what the constructor of a class is
+    given.  mode: of a module of PyTorch.  gathered_inputs: the inputs that come in one parameter;
+    empty where each has its own.  gathers_dict: whether they come in a dict, not in a tuple.
+    cache_path: where a decoder's answer has the next cache.  kept_cache: a cache that calls fill
+    in place.  is_compiled: whether jax.jit compiles it.  is_contiguous: whether its arrays are
+    copied into plain order.
 
-    What its parameters are. state: by path, the Python of each parameter; None while they are not
-    known. initial_parameters: those that keep their initial values. holders: by path in a tree,
+    What its parameters are.  state: by path, the Python of each parameter; None while they are not
+    known.  initial_parameters: those that keep their initial values.  holders: by path in a tree,
     the class of an object, as `module:name`.
 
-    What the adapter changes, so that the rest can be judged. removed_parts: submodules that become
-    nn.Identity. zero_tensors, filled_tensors: tensors of a module that are set to 0, or to another
-    number. replacements: by place, the Python that stands there during a call. stopped_rotations:
-    the rotations of queries and keys that are switched off. judged_part: a submodule whose output
-    is judged in place of the whole. padded_parameter: the parameter of lengths, where padding is
-    passed. is_padded_alike: whether all entries have the same length.
+    What the adapter changes, so that the rest can be judged.  removed_parts: submodules that
+    become nn.Identity. zero_tensors, filled_tensors: tensors of a module that are set to 0, or to
+    another number.  replacements: by place, the Python that stands there during a call.
+    stopped_rotations: the rotations of queries and keys that are switched off.  judged_part: a
+    submodule whose output is judged in place of the whole.  padded_parameter: the parameter of
+    lengths, where padding is passed.  is_padded_alike: whether all entries have the same length.
 
     What it takes. dtype, sizes: those at which it was found; sizes has the unusual lengths of
-    axes. limits: as in the manifest. default_scale: in words, where it is not 1/sqrt(D).
-    fixed_heads: its number of heads, 0 for any. one_kv_head: one head of keys and values serves
-    all queries. even_heads: features turn in pairs, so D is even. needs_several_heads: with one
-    head it has other parameters. mask_of_squares: it takes a mask where T = S only. tried_values:
-    the values that an aspect tries, in its own words; empty for the usual ones. variants: by name,
-    forms that must answer alike, such as the layer in training.
+    axes.  limits: as in the manifest.  default_scale: in words, where it is not 1/sqrt(D).
+    fixed_heads: its number of heads, 0 for any.  one_kv_head: one head of keys and values serves
+    all queries.  even_heads: features turn in pairs, so D is even.  needs_several_heads: with one
+    head it has other parameters.  mask_of_squares: it takes a mask where T = S only.
+    tried_values: the values that an aspect tries, in its own words; empty for the usual ones.
+    variants: by name, forms that must answer alike, such as the layer in training.
 
-    What is said of it. left_defaults: parameters that keep their defaults. unjudged_parameters:
-    those that could not be used. demanded_keywords: keywords without which no check passes, since
-    a parameter or a name promises them. warnings: what a reader has to know first. remarks: what
-    else was noticed. is_guess: whether the sizes of its constructor were found by trying alone.
+    What is said of it.  left_defaults: parameters that keep their defaults.  unjudged_parameters:
+    those that could not be used.  demanded_keywords: keywords without which no check passes, since
+    a parameter or a name promises them.  warnings: what a reader has to know first.  remarks: what
+    else was noticed.  is_guess: whether the sizes of its constructor were found by trying alone.
     mistake: the plain mistake that explains its numbers.
     """
 
@@ -334,9 +334,9 @@ class CallForm:
 class ArrayTemplates:
     """Templates of Python for one framework's arrays; `{0}` is the argument.
 
-    array_type: the type of an array. imports: by name in the code, the statement. added_mask: a
+    array_type: the type of an array.  imports: by name in the code, the statement.  added_mask: a
     mask as numbers to be added. number_mask: a mask as ones and zeros. hidden_bias: the bias where
-    the mask allows it. mapped_call: a function over one more axis. nan_array: an array of this
+    the mask allows it.  mapped_call: a function over one more axis.  nan_array: an array of this
     shape full of NaN. kv_heads: how many there are. parts: those of a fused matrix, in its order.
     """
 

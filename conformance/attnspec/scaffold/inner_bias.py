@@ -32,8 +32,8 @@ _PLACE_COUNT = 5
 class PositionBias:
     """A bias by position.
 
-    matrix: (H,T,T), 0 on the diagonal, -inf where a key is hidden. slopes: by head, how far the
-    bias falls with every place of distance; empty where it has another form. tolerance: how far
+    matrix: (H,T,T), 0 on the diagonal, -inf where a key is hidden.  slopes: by head, how far the
+    bias falls with every place of distance; empty where it has another form.  tolerance: how far
     two entries that are meant to be equal may lie apart.
     """
 

@@ -152,7 +152,7 @@ REQUIRED = inspect.Parameter.empty
 class TheirParameter:
     """A parameter of a foreign callable.
 
-    default: REQUIRED where there is none. kind: of `inspect`. annotation: a class by its name.
+    default: REQUIRED where there is none.  kind: of `inspect`.  annotation: a class by its name.
     tried_as: the keyword of ours that it is tried as, whatever its name.
     """
 

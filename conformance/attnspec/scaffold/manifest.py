@@ -47,10 +47,10 @@ ManifestLimits = Mapping[str, bool | int | str | tuple[str, ...]]
 class MeasuredFacts:
     """What is measured on an adapter, beside its form.
 
-    probe_answers: answers of the probe of conventions. flushing_dtypes: the dtypes in which a
-    subnormal number comes back as 0. warnings: of fewer heads of keys and values. is_inexact:
-    whether it takes float64 and computes it less exactly. storing_dtypes: the dtypes in which
-    weights are made of a stored log-sum-exp. stepwise_classes: by half dtype in which every step
+    probe_answers: answers of the probe of conventions.  flushing_dtypes: the dtypes in which a
+    subnormal number comes back as 0.  warnings: of fewer heads of keys and values. is_inexact:
+    whether it takes float64 and computes it less exactly.  storing_dtypes: the dtypes in which
+    weights are made of a stored log-sum-exp.  stepwise_classes: by half dtype in which every step
     is stored, its precision class.
     """
 

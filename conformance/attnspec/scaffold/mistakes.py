@@ -23,11 +23,11 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, join_
 class PlainMistake:
     """A plain mistake: attention with one thing changed.
 
-    says: the mistake, as it follows "attention, but". of_params: changes the parameters of a
-    layer's problem. of_problem: changes query, key, value, scale or mask. of_weights: computes the
-    output (B,H,T,Dv) from other weights. of_heads: changes the heads of the output (B,H,T,Dv).
-    is_causal: whether it concerns what a causal callee sees. is_of_past: whether it concerns what
-    precedes the new keys.
+    says: the mistake, as it follows "attention, but".  of_params: changes the parameters of a
+    layer's problem.  of_problem: changes query, key, value, scale or mask.  of_weights: computes
+    the output (B,H,T,Dv) from other weights.  of_heads: changes the heads of the output
+    (B,H,T,Dv).  is_causal: whether it concerns what a causal callee sees.  is_of_past: whether it
+    concerns what precedes the new keys.
     """
 
     says: str

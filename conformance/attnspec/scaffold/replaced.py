@@ -20,8 +20,8 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class _TurningCall:
-    """A call that turns. name: of what is called. is_own: whether that is a method or a submodule
-    of the layer. arrays: the places of the arguments that come back turned.
+    """A call that turns.  name: of what is called.  is_own: whether that is a method or a
+    submodule of the layer.  arrays: the places of the arguments that come back turned.
     """
 
     name: str
@@ -32,7 +32,7 @@ class _TurningCall:
 def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_NAME) -> Iterator[Mapping[str, str]]:
     """Lists every set of replacements after which a class, of this Python and name, may turn
     nothing. First come functions and its own methods, then its submodules. Each set has, by place
-    (as `patch.object` takes it), Python. named: matches the name of such a call.
+    (as `patch.object` takes it), Python.  named: matches the name of such a call.
     """
     layer = _find_class(source)
     if layer is None:

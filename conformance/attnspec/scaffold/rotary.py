@@ -51,7 +51,7 @@ class RotaryForm:
     """How a rotary embedding is called.
 
     call: target and framework. positions: their name for it. layout: of x. bindings: by keyword,
-    their parameter and what it is given. pairs: the convention, where no parameter says it.
+    their parameter and what it is given.  pairs: the convention, where no parameter says it.
     """
 
     call: CallForm
@@ -156,7 +156,7 @@ def _list_problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
 
 
 def write_rotary(form: RotaryForm, folder: str = "") -> str:
-    """Writes a module with a function `rotate`. folder: what it imports from, seen from there."""
+    """Writes a module with a function `rotate`.  folder: what it imports from, seen from there."""
     array, into = templates_of(form.call).array_type, X_LAYOUTS[form.layout]
     types = {keyword: ROTARY[keyword].annotation for keyword in form.keywords}
     typed = [f"{name}: {types[name]} = {_KEYWORD_DEFAULTS[name]}" for name in types]

@@ -26,8 +26,8 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 class Suggestion:
     """A change to try.
 
-    callee: as it is to be seen. says: what is said of the change. change: what changes every form
-    of it. is_missing: whether something that it does is then not judged.
+    callee: as it is to be seen.  says: what is said of the change.  change: what changes every
+    form of it.  is_missing: whether something that it does is then not judged.
     """
 
     callee: ExaminedCallable

@@ -79,8 +79,8 @@ class Progress(enum.IntEnum):
 class Attempt:
     """A form that is not right.
 
-    progress: how far it came. objection: what stands against it. unlikeness: how unlike the truth
-    its output is. is_refusal: whether it raises in words that say what it does not take.
+    progress: how far it came.  objection: what stands against it.  unlikeness: how unlike the
+    truth its output is.  is_refusal: whether it raises in words that say what it does not take.
     """
 
     form: CallForm
@@ -99,10 +99,10 @@ class Attempt:
 class Trier:
     """Writes adapters and calls them where the callee lives.
 
-    tried_count: how many were tried. nearest: the nearest attempt that is not right.
-    mistaken_forms: forms that one plain mistake explains, the plainest first. death_count: how
-    often the callee's process has died. asks_contiguous: whether it has raised for want of plain
-    order. gathered_inputs: how a class takes all its inputs in one parameter.
+    tried_count: how many were tried.  nearest: the nearest attempt that is not right.
+    mistaken_forms: forms that one plain mistake explains, the plainest first.  death_count: how
+    often the callee's process has died.  asks_contiguous: whether it has raised for want of plain
+    order.  gathered_inputs: how a class takes all its inputs in one parameter.
     """
 
     process: CalleeProcess
@@ -225,7 +225,7 @@ class Trier:
 
     def is_right(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> bool:
         """Says whether a form answers as the definition does, under one convention or another.
-        Rows that see no key are left out. scale: that of what a layer computes, where attention
+        Rows that see no key are left out.  scale: that of what a layer computes, where attention
         itself is put to it.
         """
         answer = self.answer(form, problem)
@@ -267,7 +267,7 @@ class Trier:
         return self._known_mistakes[told]
 
     def explain(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
-        """Names the plain mistake that explains a form's answer. scale: see `is_right`."""
+        """Names the plain mistake that explains a form's answer.  scale: see `is_right`."""
         answer = self.answer(form, problem)
         posed = problem if scale is None else problem.but(scale=scale)
         if answer is None:

@@ -34,7 +34,7 @@ _ROTATION_FLAG = re.compile(r"rope|rotary|rotat")
 class RotationSwitch:
     """A way to switch off a rotation.
 
-    says: what is done. switch_off: changes a form so. quarter_turn: tensors, and what fills them
+    says: what is done.  switch_off: changes a form so.  quarter_turn: tensors, and what fills them
     so that everything is turned by a quarter, exactly; empty where nothing does that.
     """
 

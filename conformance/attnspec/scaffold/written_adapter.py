@@ -48,8 +48,8 @@ is tried here is small, and need not be fast.
 class WrittenAdapter:
     """An adapter and its manifest, in two parts (of the library, of the subject), as texts.
 
-    sentences: what was found, a sentence each. remarks: what a judge of the subject should know.
-    warnings: what has to be known first. demanded_keywords: keywords without which no check of it
+    sentences: what was found, a sentence each.  remarks: what a judge of the subject should know.
+    warnings: what has to be known first.  demanded_keywords: keywords without which no check of it
     passes.
     """
 
@@ -70,7 +70,7 @@ DEFAULT_FOLDER = Path("implementations")
 
 def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOLDER) -> WrittenAdapter:
     """Writes the adapter and manifest of a callable, to be put into a folder of `into`. written:
-    `package.module:name` or `path/to/file.py:name`. surroundings: where it lives; their deadline
+    `package.module:name` or `path/to/file.py:name`.  surroundings: where it lives; their deadline
     is that of the whole search. Raises TargetError.
     """
     location = locate_target(written)
@@ -115,7 +115,7 @@ NEW_SUFFIX = "New"
 
 @dataclass(frozen=True, slots=True)
 class CandidateAdapter:
-    """An adapter of a candidate, made from that of the reference. source: the candidate's own
+    """An adapter of a candidate, made from that of the reference.  source: the candidate's own
     text, which is imported under the name `module`.
     """
 
@@ -126,8 +126,8 @@ class CandidateAdapter:
 
 def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
     """Yields, for each Python file, the reference's adapter with the file's class or function in
-    its place. written: the adapter of the reference, target (`package.module:name`). paths: files,
-    and folders of files. The file's NAMENew is taken if there is one, else NAME. Raises
+    its place.  written: the adapter of the reference, target (`package.module:name`).  paths:
+    files, and folders of files. The file's NAMENew is taken if there is one, else NAME. Raises
     TargetError for a file that has neither, is no Python or not there, or has another's name, and
     where the adapter does not import the reference by its name.
     """

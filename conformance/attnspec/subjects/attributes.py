@@ -202,7 +202,7 @@ def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapp
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
-    """Returns the class name of a subject's backward pass, by dtype. precision: the forward
+    """Returns the class name of a subject's backward pass, by dtype.  precision: the forward
     pass's, by dtype, as a record tells them; dtypes declared otherwise by now are left out.
     """
     found = {}

@@ -40,8 +40,8 @@ DIGEST_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a run was made under. attnspec: its version. spec: the first digits of the digest of
-    all clauses. is_strict: whether recommendations gated too.
+    """What a run was made under.  attnspec: its version.  spec: the first digits of the digest of
+    all clauses.  is_strict: whether recommendations gated too.
     """
 
     attnspec: str
@@ -166,7 +166,7 @@ ConventionKey = tuple[str, str, str]  # subject, dtype, convention
 
 @dataclass(frozen=True, slots=True)
 class KnownConvention:
-    """The answer that a subject gave at these dtypes. name: `hidden_row`, or a form of it."""
+    """The answer that a subject gave at these dtypes.  name: `hidden_row`, or a form of it."""
 
     subject: str
     name: str
@@ -251,10 +251,10 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 class BaselineEntry:
     """One known failure, as the file has it.
 
-    how: as `Outcome.failure_kind`; empty: in any way. case: the recipe of a case on which it
-    fails. finding: the id of the finding that explains it. reason: what was seen, or what somebody
-    wrote; empty where a finding tells it. processor: what the processor has to have for it to be
-    expected, such as `avx512_fp16`.
+    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it
+    fails.  finding: the id of the finding that explains it.  reason: what was seen, or what
+    somebody wrote; empty where a finding tells it.  processor: what the processor has to have for
+    it to be expected, such as `avx512_fp16`.
     """
 
     subject: str

@@ -43,7 +43,7 @@ ValuePath = tuple[str, ...]
 class ReturnedArray:
     """An array in the tree that a call returned.
 
-    shape: None where it is not known. array: its numbers, of any shape; None where it holds no
+    shape: None where it is not known.  array: its numbers, of any shape; None where it holds no
     floating-point numbers, or too many.
     """
 
@@ -165,14 +165,14 @@ class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is 
 class SubjectAnswer:
     """What a subject made of a problem.
 
-    output: (B,H,T,Dv), of a layer (B,T,M). weights: (B,H,T,S), or (B,T,S) where they are averaged,
-    or None where they were not asked for. Both are in the dtype that came back, and the holder's
-    own. mutated: the inputs that the call changed. aliases: the inputs whose memory an output
-    shares. stderr: what the subject printed, and its warnings. is_kept: says whether the subject's
-    own memory of the output still holds the same; a reused buffer does not. True where that memory
-    was freed. gradients: of the inputs, in their shapes, where they were asked for and exist. lse:
-    the log-sum-exp (B,H,T), where it was asked for. by_input: the gradients by the inputs' names,
-    in the dtype that came back, where an output's gradient was given.
+    output: (B,H,T,Dv), of a layer (B,T,M).  weights: (B,H,T,S), or (B,T,S) where they are
+    averaged, or None where they were not asked for. Both are in the dtype that came back, and the
+    holder's own.  mutated: the inputs that the call changed.  aliases: the inputs whose memory an
+    output shares.  stderr: what the subject printed, and its warnings.  is_kept: says whether the
+    subject's own memory of the output still holds the same; a reused buffer does not. True where
+    that memory was freed.  gradients: of the inputs, in their shapes, where they were asked for
+    and exist.  lse: the log-sum-exp (B,H,T), where it was asked for.  by_input: the gradients by
+    the inputs' names, in the dtype that came back, where an output's gradient was given.
     """
 
     output: Array
@@ -194,9 +194,9 @@ class NotDifferentiated(Exception):  # noqa: N818  (named for what happened; it 
 class Call:
     """The arguments of a call, and what should come back.
 
-    arrays, keywords: arrays may also stand in a mapping (`params`). shapes: of what comes back,
-    one for the output alone, two for the pair, none where that is not known. names: theirs. wrt:
-    the inputs whose gradients come back too. is_backward: whether nothing else does. form: what
+    arrays, keywords: arrays may also stand in a mapping (`params`).  shapes: of what comes back,
+    one for the output alone, two for the pair, none where that is not known.  names: theirs. wrt:
+    the inputs whose gradients come back too.  is_backward: whether nothing else does.  form: what
     the framework makes of the function first.
     """
 
@@ -289,8 +289,8 @@ def private_copy(array: Array) -> Array:
 
 def read_answer(ended: CallEnding, call: Call, changed: Set[int],
                 now: Callable[[], Array | None]) -> SubjectAnswer:
-    """Reads the answer of a call that has ended. changed: the ids of the given arrays, of any
-    shape, that it changed. now: returns what the subject's memory of the output (B,H,T,Dv) or
+    """Reads the answer of a call that has ended.  changed: the ids of the given arrays, of any
+    shape, that it changed.  now: returns what the subject's memory of the output (B,H,T,Dv) or
     (B,T,M) holds, or None where it was freed. Raises SubjectRaised, UnusableAnswer,
     NotDifferentiated or FormNotMade.
     """
@@ -393,8 +393,8 @@ _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 class BackwardPass:
     """A backward pass that stands beside a function.
 
-    name: of the function. keywords: those of attention that it takes, too. wants: `output` and
-    `lse`, if it has parameters for them. where: its place; None where it is not known.
+    name: of the function.  keywords: those of attention that it takes, too.  wants: `output` and
+    `lse`, if it has parameters for them.  where: its place; None where it is not known.
     """
 
     name: str
@@ -432,7 +432,7 @@ class BackwardPass:
 def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
                 is_named: bool = False) -> BackwardPass | None:
     """Returns the backward pass that stands beside a function of this kind. Returns None for a
-    function without a parameter `grad_output`. is_named: whether a manifest names it. Raises
+    function without a parameter `grad_output`.  is_named: whether a manifest names it. Raises
     TargetError with file and line where it cannot be called as a backward pass.
     """
     if described is None or GRAD not in {each.name for each in described.parameters or ()}:
@@ -516,9 +516,9 @@ def grad_given(problem: Problem, declaration: Declaration) -> Array:
 def call_of_framework(problem: Problem, arrays: Mapping[str, Array],
                       keywords: Mapping[str, object], grad: Array,
                       limits: Limits, *, once: frozenset[str] = frozenset()) -> Call:
-    """Makes a call that a framework differentiates: output and gradients come back. arrays: query
-    (B,H,T,D), key and value in the form that the function takes. grad: (B,H,T,Dv), or as the
-    output is. once: inputs for which an earlier one serves too, so that its gradient is theirs.
+    """Makes a call that a framework differentiates: output and gradients come back.  arrays: query
+    (B,H,T,D), key and value in the form that the function takes.  grad: (B,H,T,Dv), or as the
+    output is.  once: inputs for which an earlier one serves too, so that its gradient is theirs.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
     parameters = _list_parameters(problem, keywords)
@@ -531,8 +531,8 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array],
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object],
                      grad: Array, limits: Limits, *, once: frozenset[str] = frozenset(),
                      kept: Mapping[str, object] = MappingProxyType({})) -> Call:
-    """Makes a call of the backward pass: gradients come back. arrays: query (B,H,T,D) and its
-    like. grad: as the output is. once: as for a framework. kept: what it wants of the forward
+    """Makes a call of the backward pass: gradients come back.  arrays: query (B,H,T,D) and its
+    like.  grad: as the output is.  once: as for a framework.  kept: what it wants of the forward
     pass.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)

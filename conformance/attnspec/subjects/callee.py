@@ -70,7 +70,7 @@ class Callee(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A function in a process of its own. framework: what the lift said there."""
+    """A function in a process of its own.  framework: what the lift said there."""
 
     client: Client
     number: int
@@ -282,7 +282,7 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
 @dataclass(frozen=True, slots=True)
 class InProcess:
     """A function of this process, as attnspec's own faults and what a test file hands over. lift:
-    "" is NumPy. backward: its backward pass, if it has one.
+    "" is NumPy.  backward: its backward pass, if it has one.
     """
 
     function: Callable[..., object]

@@ -102,8 +102,8 @@ _OF_FOREIGN_DTYPE = re.compile(
 
 def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
                   topic: Topic = Topic.CALL) -> str:
-    """Returns the words of a refusal; empty where the exception is a failure. home: the package or
-    module of the function itself. topic: what the refusal is to be about.
+    """Returns the words of a refusal; empty where the exception is a failure.  home: the package
+    or module of the function itself.  topic: what the refusal is to be about.
     """
     if topic is Topic.DTYPE and _is_lacking_dtype(raised, problem.dtype):
         return raised.summary

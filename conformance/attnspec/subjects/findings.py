@@ -67,14 +67,14 @@ class ReplayedCase:
 class Finding:
     """One thing that a library does, of which one or more clauses complain.
 
-    subjects, clauses: ids, with * for any text; no clauses mean all. dtypes: empty means all.
-    versions: of the library, those that do it (`<0.10.1`); empty means all. script: a file in the
+    subjects, clauses: ids, with * for any text; no clauses mean all.  dtypes: empty means all.
+    versions: of the library, those that do it (`<0.10.1`); empty means all.  script: a file in the
     library's folder that shows it in a few lines without attnspec; it exits with 1 where it is so,
-    with 0 where it is not. documented: where and how the library says so, or "no". issue: the
-    public thread, if there is one. cases: those on which it shows under any clause; None where
-    that depends on the clause. seen: what a failure has to show, in one of these ways; empty: its
-    clause and dtype are enough. harm: what it does to users of the library; None if nobody has
-    said. device: the only kind of device that it shows on; empty for any. processor: what a
+    with 0 where it is not.  documented: where and how the library says so, or "no".  issue: the
+    public thread, if there is one.  cases: those on which it shows under any clause; None where
+    that depends on the clause.  seen: what a failure has to show, in one of these ways; empty: its
+    clause and dtype are enough.  harm: what it does to users of the library; None if nobody has
+    said.  device: the only kind of device that it shows on; empty for any.  processor: what a
     processor has to have ("AVX512_BF16"); empty for any. No record says what one has. replays:
     cases on which it shows, which are put before all others.
     """

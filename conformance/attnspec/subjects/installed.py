@@ -66,7 +66,7 @@ def _find_command(python: str) -> tuple[str, ...]:
 @functools.cache
 def installed_version(distribution: str, python: str = "") -> str:
     """Returns the installed version of a distribution, or "". It is cached: every item asks, and a
-    look-up takes as long as a small item. python: the interpreter of a manifest, which is asked
+    look-up takes as long as a small item.  python: the interpreter of a manifest, which is asked
     where no other environment is audited.
     """
     if command := _find_command(python):
@@ -79,7 +79,7 @@ def installed_version(distribution: str, python: str = "") -> str:
 
 @functools.cache
 def is_installed(module: str, python: str = "") -> bool:
-    """Says whether a module can be imported where subjects live. python: as above."""
+    """Says whether a module can be imported where subjects live.  python: as above."""
     if command := _find_command(python):
         return bool(_ask_host(command, modules=[module])["modules"][module])
     top, *inner = module.split(".")
@@ -101,7 +101,7 @@ def how_to_install(module: str) -> str:
 
 
 def not_installed(module: str, command: str) -> str:
-    """Says that a module is not there. command: what installs it; empty where unknown."""
+    """Says that a module is not there.  command: what installs it; empty where unknown."""
     if command:
         return f"{module} is not installed. Install it: {command}"
     return f"{module} is not installed. Install the distribution that holds this module."
@@ -219,7 +219,7 @@ def read_texts(fields: Fields) -> Mapping[str, str]:
 
 def read_faster(subject: Fields, library: Fields, python: str = "") -> Mapping[str, str]:
     """Reads the variables that the subject, or else the library, is faster with. There are none
-    where the requirement `where` is not met. python: the manifest's interpreter, if it names one.
+    where the requirement `where` is not met.  python: the manifest's interpreter, if it names one.
     Raises the fields' error.
     """
     fields = subject if "faster_with" in subject.mapping else library
@@ -260,8 +260,8 @@ ENDS = (RangePlace.OLDEST, RangePlace.NEWEST)
 class RangeEnd:
     """A release of a library's range, and how it is installed.
 
-    install: what pip is told, `--no-deps timm==0.9.0`. upon: what pip is told before that, which
-    libraries may share. python: a version such as `3.9`; empty for that of attnspec. not_tested:
+    install: what pip is told, `--no-deps timm==0.9.0`.  upon: what pip is told before that, which
+    libraries may share.  python: a version such as `3.9`; empty for that of attnspec. not_tested:
     why nobody installs it; then the others are empty.
     """
 

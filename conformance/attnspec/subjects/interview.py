@@ -139,7 +139,7 @@ def case_between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
 class Interview:
     """A function at one dtype, and what it said: by key of a case, the words of its refusal or "".
 
-    An exception that is no clear refusal counts as no answer. origin: an exception, by its kind
+    An exception that is no clear refusal counts as no answer.  origin: an exception, by its kind
     and line, that is looked for instead of refusals.
     """
 
@@ -498,7 +498,7 @@ LONGEST_LIST = 12
 class AxisRefusals:
     """Finds the conditions under which a function refuses sizes along one axis.
 
-    taken_sizes, refused_sizes: what is known so far. refuses: asks about a size. keeps: says
+    taken_sizes, refused_sizes: what is known so far.  refuses: asks about a size.  keeps: says
     whether there is no such size, or a known limit forbids it.
     """
 

@@ -68,9 +68,9 @@ class Library:
     """A library: its name, the folder of its adapters, and where it comes from.
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`), or
-    "" for any. program: the host of a library that is no Python. interpreter: the one that its
-    manifest names. told_version: the version that the subjects' process tells. tested: how some of
-    `versions` are installed. since: by keyword, the versions that know it, where not all do.
+    "" for any.  program: the host of a library that is no Python.  interpreter: the one that its
+    manifest names.  told_version: the version that the subjects' process tells.  tested: how some
+    of `versions` are installed.  since: by keyword, the versions that know it, where not all do.
     """
 
     name: str
@@ -142,8 +142,8 @@ class Registered:
 
     process: environment variables that must stand in the process before its library is imported.
     faster_with: those that make it faster and change nothing else, set where the process is ours.
-    requires: modules that it needs beside its library. cannot_run: why no machine like this one
-    can judge it. device: the kind of device that it needs, such as `cuda`; empty for any.
+    requires: modules that it needs beside its library.  cannot_run: why no machine like this one
+    can judge it.  device: the kind of device that it needs, such as `cuda`; empty for any.
     backward: the name of its backward pass in the same adapter, where that is not the function's
     with `_backward`.
     """
@@ -368,8 +368,8 @@ def read_interpreter(fields: Fields, folder: Path) -> Interpreter | None:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command, run in the folder of its manifest. needs: files and folders there without which
-    it cannot run. install: how they get there.
+    """A command, run in the folder of its manifest.  needs: files and folders there without which
+    it cannot run.  install: how they get there.
     """
 
     command: tuple[str, ...]

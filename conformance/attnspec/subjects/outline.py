@@ -101,7 +101,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
 
 def no_function(target: str, name: str, importable: str,
                 where: FileLocation | None) -> TargetError:
-    """Makes the error for a target that is the class of this name. importable: the class as
+    """Makes the error for a target that is the class of this name.  importable: the class as
     `attnspec init` asks for it; "" for one without a base, which is no framework's.
     """
     way = f"write an adapter: {BY_HAND}"

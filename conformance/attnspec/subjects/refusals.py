@@ -433,7 +433,7 @@ MEMORY_LAYOUTS = (
 
 
 def with_layouts(interview: Interview, start: Case) -> Subject:
-    """Adds the limit of the first memory layout that it clearly refuses. start: a plain problem
+    """Adds the limit of the first memory layout that it clearly refuses.  start: a plain problem
     that it takes, with several heads and queries: of one, all layouts are the same.
     """
     subject, plain = interview.subject, start.make_problem(interview.dtype)

@@ -111,8 +111,8 @@ def _refuse_other_process(subject: Registered) -> None:
 
 def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
     """Returns the line of the `def` that a target names, or None; a registered one's is in its
-    adapter. folders: further implementations. Only files of this machine that bind the name at the
-    top are read.
+    adapter.  folders: further implementations. Only files of this machine that bind the name at
+    the top are read.
     """
     written, _, name = target.rpartition(":")
     if written == HANDED:

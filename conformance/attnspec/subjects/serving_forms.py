@@ -159,9 +159,9 @@ def _number_no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: A
 class PageLayout:
     """How keys are put into pages of `slots_of_page` slots.
 
-    order: page numbers (pages,) in the order in which they are handed out. spare: unused pages.
-    columns: extra columns of the table. tail: what stands there. content: of slots that hold no
-    key. is_tight: whether keys beyond a length have no slot. shares: whether pages of the same
+    order: page numbers (pages,) in the order in which they are handed out.  spare: unused pages.
+    columns: extra columns of the table.  tail: what stands there.  content: of slots that hold no
+    key.  is_tight: whether keys beyond a length have no slot.  shares: whether pages of the same
     content are one.
     """
 
@@ -300,8 +300,8 @@ OWN_CACHE, OTHER_CACHE, TRIED_CACHE = "own", "other", "tried"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A call of a decoder: a problem without a past. takes: the name of the cache that it is
-    handed. makes: that of the cache that it returns.
+    """A call of a decoder: a problem without a past.  takes: the name of the cache that it is
+    handed.  makes: that of the cache that it returns.
     """
 
     problem: Problem
@@ -344,7 +344,7 @@ Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
 
 def steps_for_host(stepped: SteppedDecoding,
                    call: Callable[[Problem], Arguments]) -> dict[str, Any]:
-    """Returns the keyword of earlier calls (docs/protocol.md). call: lists a call's arguments."""
+    """Returns the keyword of earlier calls (docs/protocol.md).  call: lists a call's arguments."""
     earlier = {}
     for number, step in enumerate(stepped.earlier):
         arrays, keywords = call(step.problem)

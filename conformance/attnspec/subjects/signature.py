@@ -48,8 +48,8 @@ class OpaqueObject:
 class FunctionDescription:
     """A function.
 
-    parameters: None where it tells no signature. attributes: what it carries. uses: the packages
-    its module imports. is_function: whether an attribute that is set on it is meant for attnspec.
+    parameters: None where it tells no signature.  attributes: what it carries.  uses: the packages
+    its module imports.  is_function: whether an attribute that is set on it is meant for attnspec.
     """
 
     type_name: str
@@ -142,9 +142,9 @@ _PARAMETERS_BY_FORM: Mapping[InputForm, frozenset[str]] = {
 class Signature:
     """What a function takes beyond query, key and value.
 
-    keywords: attnspec's. defaults: of what is left alone. form: of its arrays. given: the
-    parameters that belong to this form. off: the flags that are off only if a call says so, each
-    with False. spelled: by keyword, the parameter's own name, where that differs.
+    keywords: attnspec's.  defaults: of what is left alone.  form: of its arrays.  given: the
+    parameters that belong to this form.  off: the flags that are off only if a call says so, each
+    with False.  spelled: by keyword, the parameter's own name, where that differs.
     """
 
     keywords: frozenset[str]
@@ -160,7 +160,7 @@ def signature_of(function: Callable[..., object] | FunctionDescription, name: st
                  target: str = UNKNOWN_PLACE, is_always_causal: bool = False) -> Signature:
     """Reads what the function takes. Raises TargetError with file and line.
 
-    target: what `attnspec init` would be told. is_always_causal: whether every call gives
+    target: what `attnspec init` would be told.  is_always_causal: whether every call gives
     `causal`.
 
     query, key and value are given by position, whatever their names, except names of keywords or

@@ -43,7 +43,7 @@ _FEWER_AXES = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)
 
 def check_axes(subject: Subject, *, target: str = UNKNOWN_PLACE) -> None:
     """Raises TargetError for a function that answers on (T, D) or (B, T, D) alone, or is right on
-    (B, T, H, D) alone. target: for `attnspec init`. Nothing is concluded of one that is wrong on
+    (B, T, H, D) alone.  target: for `attnspec init`. Nothing is concluded of one that is wrong on
     these axes too.
     """
     if subject.declaration.kind is Kind.ATTENTION:

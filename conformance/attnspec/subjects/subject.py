@@ -82,12 +82,12 @@ __all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "Subj
 class Subject:
     """What is on trial.
 
-    callee: what answers. source: where its function stands. variants: the same with one hidden
-    switch flipped. refused_words: what it was found to refuse, by `refusals.py`, with its words.
-    entry: its place in a manifest. description: of its function; None of attnspec's own. backward:
-    its own backward pass. made: by form, what attnspec makes of it. replays: by clause and dtype,
-    the recipe of a case on which a finding shows. takes_own_layout: whether codes and scales are
-    passed in the storage and shape that it declares; else as a problem has them.
+    callee: what answers.  source: where its function stands.  variants: the same with one hidden
+    switch flipped.  refused_words: what it was found to refuse, by `refusals.py`, with its words.
+    entry: its place in a manifest.  description: of its function; None of attnspec's own.
+    backward: its own backward pass.  made: by form, what attnspec makes of it.  replays: by clause
+    and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
+    scales are passed in the storage and shape that it declares; else as a problem has them.
     """
 
     id: str

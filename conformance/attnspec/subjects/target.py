@@ -44,8 +44,8 @@ from attnspec.subjects.subject import Subject
 class FunctionSource:
     """Tells where a function comes from: a module or a file, and its name there.
 
-    is_program: whether a program has it, which stands in the place of the module. text: that of a
-    module without a file. backward: the name of its backward pass in the same module, where that
+    is_program: whether a program has it, which stands in the place of the module.  text: that of a
+    module without a file.  backward: the name of its backward pass in the same module, where that
     is told.
     """
 
@@ -191,7 +191,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
 
 def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client:
     """Makes a process for the module of `package.module:name`, which finds it where the user
-    stands. folder: where it is found before all others.
+    stands.  folder: where it is found before all others.
     """
     if not surroundings.is_here:
         files = python_files(Path(folder)) if folder else read_files(target, ())
@@ -253,7 +253,7 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *,
 
 def begin_target(target: str, surroundings: Surroundings, known: Registered | None = None,
                  folders: Iterable[Path] = ()) -> None:
-    """Starts the process of a target's host; `load` reports errors. known: its entry."""
+    """Starts the process of a target's host; `load` reports errors.  known: its entry."""
     if known:
         _start_client(target, _find_surroundings(known, surroundings), tuple(folders)).begin()
     else:

@@ -146,9 +146,9 @@ class Incident:
 class Incidents:
     """The log of one subject and its variants.
 
-    current_asking: the purpose of calls now; None in a trial. hangs: how many of the last calls in
-    a row did not return. hang_words: what was said of the last of them. first: a call that was
-    answered first, and the output, of any shape. times: how long calls took.
+    current_asking: the purpose of calls now; None in a trial.  hangs: how many of the last calls
+    in a row did not return.  hang_words: what was said of the last of them.  first: a call that
+    was answered first, and the output, of any shape.  times: how long calls took.
     """
 
     current_asking: Asking | None = None
@@ -174,8 +174,8 @@ class Incidents:
             self.current_asking = before
 
     def note(self, verdict: Verdict, what: str, *, number: int, again: str = "") -> None:
-        """Keeps the first incident of a kind. what: begins a sentence. number: of the call. again:
-        what came of it when it was made again.
+        """Keeps the first incident of a kind.  what: begins a sentence.  number: of the call.
+        again: what came of it when it was made again.
         """
         assert self.current_asking is not None
         if verdict not in self._told_verdicts:

@@ -117,9 +117,9 @@ ConfigNumbers = Mapping[str, int | float | bool]
 def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
                        process: CalleeProcess, *, is_dict: bool) -> tuple[str, ...]:
     """Lists the config fields that the class `module:name` asks for until it raises. Returns none
-    if it cannot be satisfied. known: by plain name, the answer to a field. A field of unknown name
-    is False, but absent for a question that can do without (`getattr(config, name, default)`).
-    others: what else has to be given.
+    if it cannot be satisfied.  known: by plain name, the answer to a field. A field of unknown
+    name is False, but absent for a question that can do without (`getattr(config, name,
+    default)`).  others: what else has to be given.
     """
     text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
                                most=_MOST_UNKNOWN_FIELDS, others=dict(others), parameter=parameter,
@@ -157,7 +157,7 @@ _CONFIG_ENDINGS = ("Config", "Args", "Arguments", "ConfigBase", "Params")
 def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Mapping[str, str],
                  process: CalleeProcess) -> Iterator[ConfigObject]:
     """Lists the configs worth a try: of annotated and neighbouring classes, and of what the layer
-    asks for. others: what else its constructor is given, as Python. If that says the number of
+    asks for.  others: what else its constructor is given, as Python. If that says the number of
     heads, no field has to.
     """
     is_told_heads = "heads" in others.values()

@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 class ParameterLayout:
     """How a matrix or bias lies in a parameter.
 
-    axes: as einops writes them, with p for the parts of a fused one. text: Python; `{w}` is the
+    axes: as einops writes them, with p for the parts of a fused one.  text: Python; `{w}` is the
     matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the width of a
     head, and `{at}` the head that it is for, where each head has its own.
     """
@@ -111,7 +111,7 @@ _UNNAMED_ROLES: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIO
 class FilledState:
     """The Python of each parameter of a layer.
 
-    biased_projections: those with a bias. projects_output: whether the layer projects its output.
+    biased_projections: those with a bias.  projects_output: whether the layer projects its output.
     initial_paths: the parameters that keep their initial values.
     """
 
@@ -130,8 +130,8 @@ def is_bias(leaf: Leaf) -> bool:
 
 def list_states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: ArrayTemplates,
                 kv_heads: str) -> Iterator[FilledState]:
-    """Lists every state that is worth a try. sizes: of m, h, d and kv, the heads of keys and
-    values. kv_heads: their number, as the adapter says it.
+    """Lists every state that is worth a try.  sizes: of m, h, d and kv, the heads of keys and
+    values.  kv_heads: their number, as the adapter says it.
     """
     leaves = _join_heads(leaves, sizes["h"])
     for roles in _list_assignments(leaves):

@@ -32,9 +32,9 @@ def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[st
                keys: Mapping[str, Key] | None = None,
                deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
     """Finds the parts of trees that a function takes, by path, with the names that each is given.
-    A part that is taken further apart by readable keys is left out. at: the place of the function
-    among `functions`. names: by name in the function, the part that it stands for. keys: by name,
-    a key that the function is passed.
+    A part that is taken further apart by readable keys is left out.  at: the place of the function
+    among `functions`.  names: by name in the function, the part that it stands for.  keys: by
+    name, a key that the function is passed.
     """
     try:
         top = ast.parse(textwrap.dedent(functions[at].source)).body[0]
@@ -56,10 +56,10 @@ def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[st
 class _Reader(ast.NodeVisitor):
     """Reads a function and follows its names.
 
-    call_places: by name of a called function, its place in `functions`. names: by name, the part
-    that it stands for. keys: by name, the key. found_parts: the parts that are taken.
-    unread_parts: those taken apart by unreadable keys. given_names: by part, its name.
-    inner_functions: by name, a function inside. followed_functions: the inner ones that were read
+    call_places: by name of a called function, its place in `functions`.  names: by name, the part
+    that it stands for.  keys: by name, the key.  found_parts: the parts that are taken.
+    unread_parts: those taken apart by unreadable keys.  given_names: by part, its name.
+    inner_functions: by name, a function inside.  followed_functions: the inner ones that were read
     at a call.
     """
 
@@ -306,8 +306,8 @@ _ARRAY_ROLES = ("query", "key", "value", "packed", "packed_pair")
 class Tree:
     """All that a function takes in trees.
 
-    leaves: the arrays. other_values: by path, the Python of anything else. holders: by path of an
-    object with attributes, its class as `module:name`.
+    leaves: the arrays.  other_values: by path, the Python of anything else.  holders: by path of
+    an object with attributes, its class as `module:name`.
     """
 
     leaves: tuple[Leaf, ...]
@@ -332,7 +332,7 @@ def find_roots(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
 
 def find_tree(function: ExaminedCallable, roots: Sequence[str], sizes: Mapping[str, str],
               process: CalleeProcess) -> Tree | None:
-    """Finds what a function takes in its trees, or None if that cannot be found out. sizes: by
+    """Finds what a function takes in its trees, or None if that cannot be found out.  sizes: by
     what its parameter means, the Python of what an initialiser is given.
     """
     taken = _find_taken_parts(function, roots)

@@ -54,7 +54,7 @@ _EACH_TEXT = '''def _each(function: Callable[..., {array}]) -> Callable[..., {ar
 
 
 def write_source(form: CallForm, folder: str = "") -> str:
-    """Writes the whole module; its function is called `attend`. folder: what the callee is
+    """Writes the whole module; its function is called `attend`.  folder: what the callee is
     imported from, relative to the adapter's folder; empty where it is found.
     """
     layer = write_layer(form) if form.is_class else []
