@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from attnspec.core.errors import RecordError, hint
+from attnspec.core.nouns import LARGEST_INTEGER
 from attnspec.core.texts import HIDDEN, docstring
 from attnspec.record.events import (
     BlockJudged,
@@ -236,10 +237,6 @@ def _decode_plain(kind: type, data: object, path: str) -> Json:
     if isinstance(data, int) and abs(data) >= LARGEST_INTEGER:
         raise _misfit_error(path, "a whole number of at most 18 digits", data)
     return data
-
-
-LARGEST_INTEGER = 10**18
-"""No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
 
 
 def _misfit_error(path: str, wanted: str, data: object) -> RecordError:
