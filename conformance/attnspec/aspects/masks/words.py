@@ -1,7 +1,8 @@
-"""What a probe asks about masks, biases and the causal flag: which keys a query sees, what a row gets that sees none,
-and whether hidden keys and values do harm.
+"""What a probe asks about masks, biases and the causal flag: which keys a query sees, what a row
+gets that sees none, and whether hidden keys and values do harm.
 
-Their words of the spec language are in `vocabulary`, and what conventions are asked about in `questions/inputs.py`.
+Their words of the spec language are in `vocabulary`, and what conventions are asked about in
+`questions/inputs.py`.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def _ask_bias_form(asker: Asker) -> Reply:
 
 
 def _truth_candidates(truth: Array) -> dict[str, Array]:
-    """Candidates for the weights (T,S) where an array (T,S) is taken for its truth, one way round or the other, or is
-    ignored.
+    """Candidates for the weights (T,S) where an array (T,S) is taken for its truth, one way round
+    or the other, or is ignored.
     """
     return {"truth": even_weights(truth), "truth_dropped": even_weights(~truth), "ignored": UNMASKED_WEIGHTS}
 

@@ -1,5 +1,5 @@
-"""Rotary embeddings that are right: one of exchangeable stages, of which faults replace one, and others that compute
-differently.
+"""Rotary embeddings that are right: one of exchangeable stages, of which faults replace one, and
+others that compute differently.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from attnspec.problems.problem import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotation:
-    """The arguments of a rotary embedding: x (B,H,T,D) in the dtype of the computation, positions (B,T), and the rest.
+    """The arguments of a rotary embedding: x (B,H,T,D) in the dtype of the computation, positions
+    (B,T), and the rest.
 
     width: how many features are turned.  io: the dtype of the input.
     """
@@ -143,8 +144,8 @@ def _rotate_half(work: Rotation) -> Array:
 
 
 def _rotate_by_table(work: Rotation, *, store: Callable[[Array, Rotation], Array]) -> Array:
-    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for.
-    store: an intermediate result of any shape as it is stored.
+    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is
+    asked for. store: an intermediate result of any shape as it is stored.
     """
     first, second = pair_features(work)
     most = int(work.positions.max(initial=0)) + 1
