@@ -44,7 +44,8 @@ def encode(thing: object) -> Json:
     """Makes of an object what `json.dumps(..., allow_nan=False)` takes. Raises TypeError for anything else."""
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
-    if fields := _encoded_fields(type(thing)):
+    kind: type = type(thing)
+    if fields := _encoded_fields(kind):
         found = ((name, getattr(thing, name), left_out) for name, left_out in fields)
         return {name: value if type(value) in _AS_THEY_ARE else encode(value)
                 for name, value, left_out in found if value != left_out}
