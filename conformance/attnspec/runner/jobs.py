@@ -87,6 +87,9 @@ class CountsCompiling(Protocol):
         """What a compiler has taken so far for a subject, by the clock."""
 
 
+LAW_FILE = "law"
+"""The file of a run's folder with the law, as the command has read it."""
+
 UNTOLD = "attnspec-untold"
 """The property of a report, and the part of a worker's output, with ends that had no report."""
 

@@ -36,7 +36,8 @@ from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
 from attnspec.record.events import Done
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import UNTOLD, CountsCompiling, JobSource, KnowsTried, plan_of, source_of
+from attnspec.runner.jobs import LAW_FILE, UNTOLD, CountsCompiling, JobSource, KnowsTried, plan_of, source_of
+from attnspec.spec.load import take_over_law
 
 SUITE_FILE = Path(__file__)
 """The file that is handed to pytest."""
@@ -183,6 +184,7 @@ class Guard:
         """
         sys.path[:] = json.loads(str(config.getoption("attnspec_path")))
         folder = Path(str(config.getoption("attnspec_traces")))
+        take_over_law(folder / LAW_FILE)
         worker: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist adds it
         return cls(folder, worker, plan_of(config).deadline)
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnspec.core.errors import TargetError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
-from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
-from attnspec.record.events import SUBJECT_LIBRARIES
+from attnspec.core.surroundings import DEVICES, SUBJECT_LIBRARIES, Surroundings, kind_of
 from attnspec.spec.yaml_lines import Fields
 
 if TYPE_CHECKING:
