@@ -36,7 +36,7 @@ def test_a_law_that_was_handed_over_is_not_read_again(
     take_over_law(tmp_path / "law")
     monkeypatch.setattr(load, "parse_yaml", None)
     taken = load_spec(spec)
-    assert taken == law
+    assert (taken.digest, taken.clauses, taken.problems) == (law.digest, law.clauses, law.problems)
     assert taken.clauses[0].place_of("says") == law.clauses[0].place_of("says")
 
 
