@@ -16,12 +16,18 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits, within_form
 from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import ROTARY, ROTARY_PROFILE, InputForm
+from attnspec.core.forms import OF_ENTRIES, ROTARY, ROTARY_PROFILE, InputForm
 from attnspec.core.keyword import DROPOUT_POOL, GRAD
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import (
+    ATTENTION_PROFILES,
+    BESIDE_POOL,
+    FORMED,
+    FURTHER_PROFILES,
+    RECOMMENDED,
+)
 from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -449,6 +455,8 @@ def declaration_of_sound(sound: Sound) -> Declaration:
             kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
             precision=_precision(sound))
     keywords = FORMED.get(sound.form, _keywords(sound))
+    if any(word.startswith("stored_") for word in sound.words):
+        keywords -= OF_ENTRIES  # it makes codes itself: of what comes as codes its class says nothing
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
