@@ -143,17 +143,19 @@ class SizeThread:
 
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
-    """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
-    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
-    that bind only who claims them.  backward: the backward pass beside it, where it has one.
+    """A right attention, or rotary embedding, of an aspect. meaning: how it computes.  pool: it takes the keywords of
+    this pool besides those that all take.  grade: in half dtypes.  words: what its precision class says besides.
+    form: that of its arrays.  claims: profiles that bind only who claims them.  backward: the backward pass beside it,
+    where it has one.
     """
 
     name: str
     meaning: str
-    make: Callable[[], Attend]
+    make: Callable[[], Attend | Rotate]
     pool: str = ""
     grade: str = "G0"
     words: Mapping[str, object] = field(default_factory=dict)
+    kind: Kind = Kind.ATTENTION
     form: InputForm = InputForm.DENSE
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.declaration import Declaration, Limits, within_form
 from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import ROTARY, ROTARY_PROFILE, InputForm
 from attnspec.core.keyword import DROPOUT_POOL, GRAD
-from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
@@ -25,7 +25,6 @@ from attnspec.faults.sound_forms import (
     CAPACITY,
     FORGETFUL,
     by_sequence,
-    declaration_of_rotary,
     decode_concatenating,
     decode_forgetting,
     decode_in_a_ring,
@@ -34,7 +33,6 @@ from attnspec.faults.sound_forms import (
     side_by_side,
     with_block_mask,
 )
-from attnspec.faults.sound_forms import FORMULATIONS as OF_ROTARY
 from attnspec.faults.staged import (
     Attend,
     around,
@@ -404,27 +402,25 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
 )}
 
 _NOT_OF_DROPPING = frozenset({"weights"})
-
-DROPPING: Mapping[str, Sound] = {
-    name: Sound(name, meaning, make, grade) for part in load_parts("faults") if hasattr(part, "FORMULATIONS")
-    for name, meaning, make, grade in part.FORMULATIONS}
-"""Those that drop weights."""
+"""Profiles that formulations which drop weights do not claim."""
 
 _OF_ASPECTS = of_aspects(lambda aspect: aspect.sound)
 
-_POOL_OF: Mapping[str, str] = {
-    each.name: each.pool for each in _OF_ASPECTS if each.pool}
-"""By name, the pool whose keywords a formulation takes beside those of everybody."""
+_POOL_OF: Mapping[str, str] = {each.name: each.pool for each in _OF_ASPECTS if each.pool}
+"""By name, the pool whose keywords a formulation takes beside those that all take."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form,
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, kind=each.kind, form=each.form,
                      words=each.words, claims=each.claims, backward=each.backward)
     for each in _OF_ASPECTS}
-"""Those that are about an aspect which the others do not take."""
+"""Those that are about an aspect which the others do not take, rotary embeddings among them."""
 
-EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS, **{
-    name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
-"""Those of attention, and those of rotary embeddings."""
+DROPPING: Mapping[str, Sound] = {
+    name: sound for name, sound in OF_ASPECTS.items() if _POOL_OF.get(name) == DROPOUT_POOL}
+"""Those that drop weights."""
+
+EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS}
+"""All of them: those of attention, and those of rotary embeddings."""
 
 DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is InputForm.DENSE}
 """Those that take (B,H,T,D)."""
@@ -442,7 +438,9 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     float32 or wider, and vouch for its systematic error.
     """
     if sound.kind is Kind.ROTARY:
-        return declaration_of_rotary(sound.grade)
+        return Declaration(
+            kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
+            precision=_precision(sound))
     keywords = FORMED.get(sound.form, _keywords(sound))
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
@@ -472,12 +470,13 @@ def _keywords(sound: Sound) -> frozenset[str]:
     """Those that drop weights take nothing of servers, and those of an aspect what its faults do; the others all but
     what these take.
     """
-    words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-    if sound.name in _POOL_OF:
-        pool = _POOL_OF[sound.name]
-        pools = {"", *BESIDE_POOL.get(pool, ()), pool}
-        return frozenset({word.name for word in words if word.pool in pools} | ({GRAD} if sound.backward else set()))
-    if sound.name not in DROPPING:
-        return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
-    return frozenset(word.name for word in words
-                     if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
+    words = [word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds]
+    if sound.name in DROPPING:
+        return frozenset(word.name for word in words
+                         if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
+    if sound.name not in _POOL_OF:
+        return frozenset(word.name for word in words if word.pool not in _POOL_OF.values())
+    pool = _POOL_OF[sound.name]
+    pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+    taken = {word.name for word in words if word.pool in pools}
+    return frozenset(taken | {GRAD} if sound.backward else taken)

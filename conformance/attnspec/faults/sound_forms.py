@@ -1,27 +1,21 @@
-"""Correct attentions of other forms, each in several ways: packed, over pages, decoders that keep their keys
-differently; and right ways to turn pairs of features, which differ in arithmetic.
+"""Correct attentions of other forms, each in several ways: packed, over pages, and decoders that keep their keys
+differently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration, Limits, within_form
-from attnspec.core.dtype import HALF_DTYPES
-from attnspec.core.forms import DEFAULT_BASE, FARTHEST, ROTARY, ROTARY_PROFILE
 from attnspec.core.keywords import FROM_PLACE
-from attnspec.core.nouns import Kind
 from attnspec.faults import staged as stage
-from attnspec.faults import staged_forms as turning
 from attnspec.faults.packed import answer_sequences, packed_call
 from attnspec.faults.staged import Attend, around, gather, table_of
-from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
-from attnspec.faults.staged_work import Answer, HandedOver, reach, wide_dtype
+from attnspec.faults.staged_forms import with_cache
+from attnspec.faults.staged_work import Answer, HandedOver, reach
 from attnspec.problems.problem import Array
 
 
@@ -195,87 +189,3 @@ def _keep_ring(held: Slots | None, call: HandedOver) -> Slots:
         room.key[:, :, :count], room.value[:, :, :count] = past["past_key"], past["past_value"]
         room.places[:count] = np.arange(count)
     return _write_last(replace(room, count=count), call, np.arange(count, count + call.key.shape[2]))
-
-
-Turned = Callable[[Rotation], Array]
-
-
-def _whole(turned: Turned) -> Callable[[], Rotate]:
-    """Makes a rotary embedding of what turns the features that are to be turned (B,H,T,2R); the others are kept."""
-    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
-               interleaved: bool = False) -> Array:
-        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
-        work = taken_in(x, positions, base, rotary_width, interleaved)
-        return np.concatenate([turned(work).astype(x.dtype), x[..., work.width:]], axis=-1)
-    return lambda: rotate
-
-
-def _angle(work: Rotation) -> Array:
-    """(B,1,T,R)."""
-    return turning.angles(work, turning.places(work), turning.frequency(work))[:, None]
-
-
-def _complex(work: Rotation) -> Array:
-    """(B,H,T,2R): each pair is a complex number, multiplied by one of norm 1."""
-    first, second = turning.pair_features(work)
-    turned = (first + 1j * second).astype(np.result_type(work.real, np.complex64)) * np.exp(1j * _angle(work))
-    return _join_pairs(work, np.real(turned), np.imag(turned))
-
-
-def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
-    """(B,H,T,2R): both features of each pair (B,H,T,R) in their places, by stacking or one half behind the other."""
-    if work.interleaved:
-        return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], work.width)
-    return np.concatenate([first, second], axis=-1)
-
-
-def _rotate_half(work: Rotation) -> Array:
-    """(B,H,T,2R): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
-    first, second = turning.pair_features(work)
-    angle = _join_pairs(work, *(_angle(work),) * 2)
-    return _join_pairs(work, first, second) * np.cos(angle) + _join_pairs(work, -second, first) * np.sin(angle)
-
-
-def _rotate_by_table(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
-    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for."""
-    first, second = turning.pair_features(work)
-    most = int(work.positions.max(initial=0)) + 1
-    assert most <= FARTHEST + 1
-    angle = np.arange(most, dtype=work.real)[:, None] * turning.frequency(work)
-    cos, sin = (through(function(angle), work)[work.positions][:, None] for function in (np.cos, np.sin))
-    return _join_pairs(work, through(through(first * cos, work) - through(second * sin, work), work),
-                       through(through(second * cos, work) + through(first * sin, work), work))
-
-
-def _by_logarithm(work: Rotation) -> Array:
-    """(R,): the frequencies as an exponential of a product with the base's logarithm."""
-    exponent = np.arange(0, work.width, 2).astype(work.real) * -(np.log(work.real(work.base)) / work.real(work.width))
-    return np.exp(exponent)
-
-
-def _in_float64(work: Rotation) -> Array:
-    """(B,H,T,2R), in float64 throughout."""
-    wide = Rotation(work.x.astype(np.float64), work.positions, work.base, work.width, work.interleaved, work.io)
-    return _rotate_half(wide).astype(wide_dtype(work.io))
-
-
-FORMULATIONS: tuple[tuple[str, str, Callable[[], Rotate], str], ...] = (
-    ("rotary_staged", "a rotary embedding, pair by pair", staged_rotation(), "G0"),
-    ("rotary_complex", "a rotary embedding by complex multiplication", _whole(_complex), "G0"),
-    ("rotary_rotate_half", "a rotary embedding as x·cos + rotate_half(x)·sin", _whole(_rotate_half), "G0"),
-    ("rotary_cached", "a rotary embedding from tables of cos and sin",
-     _whole(partial(_rotate_by_table, through=lambda array, _: array)), "G0"),
-    ("rotary_by_logarithm", "a rotary embedding whose frequencies are an exponential",
-     staged_rotation(frequency=_by_logarithm), "G0"),
-    ("rotary_float64_inside", "a rotary embedding in float64, rounded once", _whole(_in_float64), "G0"),
-    ("rotary_eager", "a rotary embedding with tables and products in the dtype of x",
-     _whole(partial(_rotate_by_table, through=lambda array, work: array.astype(work.io).astype(work.real))), "G3"),
-)
-"""Name, meaning, what makes it, and the grade in half dtypes."""
-
-
-def declaration_of_rotary(grade: str) -> Declaration:
-    """All keywords of a rotary embedding, and the grade in half dtypes."""
-    return Declaration(
-        kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
-        precision={dtype: {"grade": grade, "systematic": "accumulator"} for dtype in HALF_DTYPES})

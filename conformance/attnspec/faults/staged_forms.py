@@ -1,5 +1,5 @@
-"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of any
-form whose entries stand for other numbers: these are read first, and then all is as without.
+"""What else is staged: a layer, an attention that is called step after step, and functions of any form whose entries
+stand for other numbers: these are read first, and then all is as without.
 
 The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
 one stage; of a decoder also what is stored and what is read.
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.forms import DEFAULT_BASE, OF_ENTRIES
+from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, restore, wide_dtype
@@ -232,91 +232,7 @@ def one_call(held: CacheContent | None, call: HandedOver, store: Store = store_n
 
 
 Rotate = Callable[..., Array]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rotation:
-    """A call taken in: x (B,H,T,D) in the dtype of the computation, positions (B,T), and what else it was handed.
-
-    width: how many features are turned.  io: the dtype of the input.
-    """
-
-    x: Array
-    positions: Array
-    base: float
-    width: int
-    interleaved: bool
-    io: np.dtype[Any]
-
-    @property
-    def real(self) -> type[np.floating]:
-        """The type of the computation."""
-        return self.x.dtype.type
-
-
-Stage = Callable[[Rotation], Array]
-
-
-def frequency(work: Rotation) -> Array:
-    """(R,): base^(-2i/r)."""
-    exponent = np.arange(0, work.width, 2).astype(work.real) / work.real(work.width)
-    return work.real(1) / work.real(work.base) ** exponent
-
-
-def places(work: Rotation) -> Array:
-    """(B,T): the place of each token."""
-    return work.positions.astype(work.real)
-
-
-def halves_of(width: int, *, interleaved: bool) -> tuple[slice, slice]:
-    """Where the first and the second feature of each pair stand."""
-    return (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(width // 2), slice(width // 2, width))
-
-
-def paired(work: Rotation) -> tuple[slice, slice]:
-    """Where the first and the second feature of each pair stand, as the call says."""
-    return halves_of(work.width, interleaved=work.interleaved)
-
-
-def pair_features(work: Rotation) -> tuple[Array, Array]:
-    """The first and the second feature of each pair, (B,H,T,R) twice, as the call says."""
-    first, second = paired(work)
-    return work.x[..., first], work.x[..., second]
-
-
-def angles(work: Rotation, places: Array, frequency: Array) -> Array:
-    """(B,T,R): the products of places (B,T) and frequencies (R,)."""
-    return places[..., None] * frequency
-
-
-def turn(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,R), turned by its angle (B,1,T,R)."""
-    return (first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle))
-
-
-def taken_in(x: Array, positions: Array, base: float, rotary_width: int | None, interleaved: bool) -> Rotation:
-    """The call in the dtype of the computation; x (B,H,T,D), positions (B,T)."""
-    width = x.shape[-1] if rotary_width is None else rotary_width
-    return Rotation(x.astype(wide_dtype(x.dtype)), positions, base, width, interleaved, x.dtype)
-
-
-def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work, frequency: Stage = frequency,
-                    places: Stage = places, angles: Callable[[Rotation, Array, Array], Array] = angles,
-                    paired: Callable[[Rotation], tuple[slice, slice]] = paired,
-                    turn: Callable[[Array, Array, Array], tuple[Array, Array]] = turn) -> Callable[[], Rotate]:
-    """Makes a rotary embedding of these stages, each sound unless it is given."""
-    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
-               interleaved: bool = False) -> Array:
-        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
-        work = take(taken_in(x, positions, base, rotary_width, interleaved))
-        angle = angles(work, places(work), frequency(work))[:, None]
-        output, places_of = work.x.copy(), paired(work)
-        first, second = (work.x[..., at] for at in places_of)
-        turned = turn(first, second, angle)
-        for at, values in zip(places_of, turned, strict=True):
-            output[..., at] = values
-        return output.astype(work.io)
-    return lambda: rotate
+"""A rotary embedding: x (B,H,T,D) and positions (B,T) -> (B,H,T,D)."""
 
 
 def with_entries_read(attend: Attend) -> Attend:

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from attnspec.core.keyword import RATE, SEED
+from attnspec.core.keyword import DROPOUT_POOL, RATE, SEED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults import staged as stage
 from attnspec.faults.backward import BackwardMethod, BackwardValues, Edit, Edits, as_backward
-from attnspec.faults.fault import AspectFaults, Fault, Outside
+from attnspec.faults.fault import AspectFaults, Fault, Outside, SoundFormulation
 from attnspec.faults.staged import SOUND, Attend, around, as_attend, attention, drop, staged
 from attnspec.faults.staged_work import Answer, AspectStage, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
@@ -122,23 +122,18 @@ def _kept_weights(work: PreparedCall, keys: slice, rate: float) -> Array:
     return draw_by_counter(work.seed or 0, rows * S + np.arange(S)[keys]) >= rate
 
 
-FORMULATIONS: tuple[tuple[str, str, Callable[[], Attend], str], ...] = (
-    ("dropout_by_counter", "each weight has its place as the counter of a generator", staged(drop=drop_by(by_counter)),
-     "G0"),
-    ("dropout_by_generator", "one generator of NumPy draws a number for each weight",
-     staged(drop=drop_by(by_generator)), "G0"),
-    ("dropout_by_tile", "each tile of 16 queries and 16 keys has a generator of its own",
-     staged(drop=drop_by(by_tile)), "G0"),
-    ("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end",
-     around(lambda call: _in_one_pass(call, wide_dtype(call.query.dtype))), "G0"),
-    ("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values",
-     around(lambda call: _in_one_pass(call, call.query.dtype)),
-     "G1"),
+FORMULATIONS = (
+    SoundFormulation("dropout_by_counter", "each weight has its place as the counter of a generator",
+                     staged(drop=drop_by(by_counter)), DROPOUT_POOL),
+    SoundFormulation("dropout_by_generator", "one generator of NumPy draws a number for each weight",
+                     staged(drop=drop_by(by_generator)), DROPOUT_POOL),
+    SoundFormulation("dropout_by_tile", "each tile of 16 queries and 16 keys has a generator of its own",
+                     staged(drop=drop_by(by_tile)), DROPOUT_POOL),
+    SoundFormulation("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end",
+                     around(lambda call: _in_one_pass(call, wide_dtype(call.query.dtype))), DROPOUT_POOL),
+    SoundFormulation("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values",
+                     around(lambda call: _in_one_pass(call, call.query.dtype)), DROPOUT_POOL, grade="G1"),
 )
-"""Name, meaning, maker and grade of each."""
-
-
-__all__ = ["FORMULATIONS", "MISTAKES", "STAGE"]
 
 
 class DropoutStage(AspectStage):
@@ -509,4 +504,5 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
     "zhouhaoyi/Informer2020/issues/97": "drop_ignored",
 }}
 
-MISTAKES = AspectFaults(about={RATE: _OF_RATES, SEED: (*_SHARED, *_STATE, *_OF_BACKWARD)}, bugs=_BUGS)
+MISTAKES = AspectFaults(about={RATE: _OF_RATES, SEED: (*_SHARED, *_STATE, *_OF_BACKWARD)}, bugs=_BUGS,
+                        sound=FORMULATIONS)

@@ -8,12 +8,13 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 
+from attnspec.aspects.rotary import formulations as sound
+from attnspec.aspects.rotary.formulations import FORMULATIONS, Rotation, halves_of, staged_rotation
 from attnspec.core.declaration import Limits, within_form
 from attnspec.core.forms import DEFAULT_BASE, POSITIONS
 from attnspec.core.nouns import DType, Kind
-from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
-from attnspec.faults.staged_forms import Rotate, Rotation, halves_of, staged_rotation
+from attnspec.faults.staged_forms import Rotate
 from attnspec.problems.problem import Array
 
 _LIMITS = within_form(Limits())
@@ -50,7 +51,7 @@ def _places(change: Callable[[Array], Array]) -> Callable[[Rotation], Array]:
 def _last(work: Rotation) -> tuple[slice, slice]:
     """The last features of each token instead of the first."""
     start = work.x.shape[-1] - work.width
-    first, second = sound.paired(work)
+    first, second = sound.pair_slices(work)
     return _move_slice(first, start), _move_slice(second, start)
 
 
@@ -231,4 +232,4 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
     "oxiglade/mlx-rs/issues/359": "rotary_first_head_only_for_one_token",
 }}
 
-MISTAKES = AspectFaults(about={POSITIONS: _FAULTS}, bugs=_BUGS)
+MISTAKES = AspectFaults(about={POSITIONS: _FAULTS}, bugs=_BUGS, sound=FORMULATIONS)
