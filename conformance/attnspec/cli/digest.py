@@ -85,9 +85,9 @@ class Digest:
     def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = (outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome)
-                     and not outcome.is_excused)
-        word = ADVICE_WORDS if is_advice else verdict_words(outcome.verdict)
+        word = verdict_words(outcome.verdict)
+        if outcome.verdict in ALARMING_VERDICTS and not (self.gates(outcome) or outcome.is_excused):
+            word = ADVICE_WORDS
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
     def count_planned(self, subject: str) -> int:
@@ -98,8 +98,8 @@ class Digest:
 
     def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
-        return self.counts[subject].total() + sum(probe.subject == subject
-                                                  for probe in self.probes)
+        probes = sum(probe.subject == subject for probe in self.probes)
+        return self.counts[subject].total() + probes
 
     @property
     def failures(self) -> list[Outcome]:
@@ -109,16 +109,17 @@ class Digest:
     @property
     def advice(self) -> list[Outcome]:
         """The failures of recommendations that are not followed, which do not gate."""
-        return [outcome for outcome in self._alarming_outcomes if not self.gates(outcome) and not outcome.is_excused]
+        return [outcome for outcome in self._alarming_outcomes
+                if not self.gates(outcome) and not outcome.is_excused]
 
     @property
     def choices(self) -> list[KnownFinding]:
         """What the libraries document that they do, and why something failed that does not count; each once."""
-        known = {each.id: each for told in self.cards.values()
-                 for each in told.card.findings if is_choice(each)}
+        choices = {each.id: each for known in self.cards.values()
+                   for each in known.card.findings if is_choice(each)}
         names = dict.fromkeys(each.finding
                               for each in self.outcomes if each.verdict is Verdict.EXPECTED)
-        return [known[name] for name in names if name in known]
+        return [choices[name] for name in names if name in choices]
 
     @property
     def _alarming_outcomes(self) -> list[Outcome]:
@@ -139,15 +140,12 @@ class Digest:
 
     def digest_of(self, subject: str) -> Digest:
         """The digest of one subject alone."""
+        self._sort_in()
         return Digest(self.header, self.footer,
                       {name: card for name, card in self.cards.items() if name == subject},
-                      list(self._outcomes_of(subject)), {},
+                      list(self._by_subject.get(subject, ())), {},
                       {subject: self.counts[subject]},
                       [probe for probe in self.probes if probe.subject == subject])
-
-    def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
-        self._sort_in()
-        return self._by_subject.get(subject, ())
 
     def _sort_in(self) -> None:
         """Sorts the outcomes that came since the last call, by subject and by whether they alarm.
@@ -187,12 +185,12 @@ class Digest:
         """
         if not (failures := self.failures):
             return None  # asked after every item, of which most runs have many and no failure
-        asked = map(DType, self.header.dtypes) if self.header else DType
-        has_wide = any(each not in HALF_DTYPES for each in asked)
+        dtypes = map(DType, self.header.dtypes) if self.header else DType
+        if all(dtype in HALF_DTYPES for dtype in dtypes):
+            return failures[0]
         tried = {(each.subject, each.clause)
                  for each in self.outcomes if each.dtype not in HALF_DTYPES}
-        return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
-                     or (each.subject, each.clause) in tried), None)
+        return next((each for each in failures if (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""
@@ -205,14 +203,13 @@ class Digest:
         return next((clause for clause in clauses if clause.id == name), ClauseText(name))
 
 
+_HELD, _NOT_RUN, _INAPPLICABLE = map(
+    verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING_VERDICTS},
-    **{verdict_words(verdict): "bright_black"
-       for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
-    verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
-    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE_WORDS: "yellow"}
-_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words,
-                                     (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
+    verdict_words(Verdict.NO_CLAIM): "bright_black", _INAPPLICABLE: "bright_black",
+    verdict_words(Verdict.EXPECTED): "cyan", _HELD: "green", _NOT_RUN: "yellow",
+    ADVICE_WORDS: "yellow"}
 _ORDER = (*map(verdict_words, Verdict), ADVICE_WORDS)
 
 
@@ -255,28 +252,29 @@ def name_probed(probed: SubjectProbed) -> str:
 def format_opening(header: RunStarted) -> str:
     """Says in one line what a run is."""
     environment = header.environment
-    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} "
-            f"({header.spec_digest[:8]}): "
-            f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
-            f"{', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, "
-            f"{count_noun(int(environment['workers']), 'worker')}"
-            f"{_describe_surroundings(header)}")
+    versions = (f"attnspec {environment['attnspec']}, "
+                f"spec {header.spec_version} ({header.spec_digest[:8]})")
+    items = f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}"
+    workers = count_noun(int(environment["workers"]), "worker")
+    return (f"{versions}: {items}, {', '.join(header.dtypes)}; effort {header.effort}, "
+            f"seed {header.seed}, {workers}{_describe_surroundings(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
     """Foretells what the sizes cost that a subject declares and the user did not name for the whole run."""
-    told = header.sizes if header else ()
-    yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
+    named = header.sizes if header else ()
+    yield from foretell_costs((each for each in known.card.sizes if each not in named), math.inf)
 
 
 def _describe_surroundings(header: RunStarted) -> str:
     """Says where subjects live, if the user named another environment or a device."""
+    places = []
+    if header.elsewhere:
+        places.append(f"in {header.elsewhere}")
     device = header.environment.get("device", OWN_DEVICE)
-    places = (header.elsewhere and f"in {header.elsewhere}",
-              "" if device == OWN_DEVICE else f"on {device}")
-    there = " ".join(filter(None, places))
-    return f"; subjects live {there}" if there else ""
+    if device != OWN_DEVICE:
+        places.append(f"on {device}")
+    return f"; subjects live {' '.join(places)}" if places else ""
 
 
 def name_few(names: Sequence[str], room: int) -> str:

@@ -44,9 +44,8 @@ if TYPE_CHECKING:
 
 _FILE_BEGINNINGS: Mapping[str, tuple[str, bytes]] = {
     "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"),
-    "--junit": ("a JUnit file", b"<"),
-    "--badge": ("a badge", b"{")}
-"""By option, what it writes, and how such a file begins."""
+    "--junit": ("a JUnit file", b"<"), "--badge": ("a badge", b"{")}
+"""By option: what it writes, and how such a file begins."""
 
 
 def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | str] = ()) -> None:
@@ -55,42 +54,43 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
 
     written: by option.  Links and other spellings are seen through.
     """
-    taken: dict[object, tuple[str, object]] = {_file(path): ("", path) for path in read}
+    files: dict[object, tuple[str, object]] = {_identify_file(path): ("", path) for path in read}
     for option, path in written.items():
-        if path is None or not str(path) or _is_nobodys(path):
+        if path is None or not str(path) or _is_device(path):
             continue
-        other, spelled = taken.setdefault(_file(path), (option, path))
+        other, spelled = files.setdefault(_identify_file(path), (option, path))
         if not other:
-            raise UsageError(f"{option} {path} would write over {spelled}, which is read. Name another file.")
+            raise UsageError(f"{option} {path} would write over {spelled}, which is read. "
+                             "Name another file.")
         if other != option:
             raise UsageError(f"{other} {spelled} and {option} {path} are one file. Name two.")
-        _spare(option, Path(path))
+        _ensure_own_file(option, Path(path))
 
 
-def _spare(option: str, path: Path) -> None:
-    """Raise UsageError for a file with something in it that no such option has written."""
-    what, begin = _FILE_BEGINNINGS.get(option, ("", b""))
-    found = b""
+def _ensure_own_file(option: str, path: Path) -> None:
+    """Raise UsageError for a file that no such option has written, unless it is empty."""
+    what, beginning = _FILE_BEGINNINGS.get(option, ("", b""))
+    first_bytes = b""
     if path.is_file():
-        # whoever writes it says why it cannot
+        # a file that cannot be read is reported when it is written
         with contextlib.suppress(OSError), path.open("rb") as file:
-            found = file.read(len(begin))
-    if not begin.startswith(found):
+            first_bytes = file.read(len(beginning))
+    if not beginning.startswith(first_bytes):
         raise UsageError(f"{option} {path} would write over a file that is not {what}. "
                          "Name another, or delete it.")
 
 
-def _file(path: Path | str) -> object:
-    """Identifies a file: by its number where it has one, else by its name without links."""
+def _identify_file(path: Path | str) -> object:
+    """Identifies a file by its number, or by its name without links if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _is_nobodys(path: Path | str) -> bool:
-    """Whether it is a device, as /dev/null: nothing is lost there that was not meant to be."""
+def _is_device(path: Path | str) -> bool:
+    """Whether this is a device such as /dev/null, where nothing can be overwritten."""
     try:
         return stat.S_ISCHR(os.stat(path).st_mode)
     except OSError:
@@ -200,8 +200,9 @@ MOST_WORKERS = 8  # unless asked for: each holds a framework in memory
 
 def available_cpus() -> int:
     """How many CPUs this process may use, within reason."""
-    cpus = (len(os.sched_getaffinity(0)) if hasattr(os,
-                                                    "sched_getaffinity") else os.cpu_count() or 1)
+    cpus = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cpus = len(os.sched_getaffinity(0))
     return min(cpus, MOST_WORKERS)
 
 
@@ -226,12 +227,10 @@ MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
                               "failure.")
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
                      help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', "
-                          "or a file with one "
-                          "per line.")
+                          "or a file with one per line.")
 VARIANTS = click.option("--variants", multiple=True, metavar="NAMES",
                         help="Also judge what a framework makes of the function: "
-                             f"{', '.join(MADE)}; several with "
-                             "commas.")
+                             f"{', '.join(MADE)}; several with commas.")
 JSON = click.option("--json", "as_json", is_flag=True,
                     help="JSON on standard output; of a run, one object a line.")
 
@@ -240,9 +239,8 @@ PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
 HOST = click.option("--host", default="", metavar="COMMAND",
                     help="A command that starts Python elsewhere, such as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
-                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, "
-                           "mps. [default: the "
-                           "framework's]")
+                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, mps. "
+                           "[default: the framework's]")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
@@ -311,6 +309,13 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
                 **options)
 
 
+def checked_plan(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
+    """The plan of `plan_from`. Raises TargetError for a target that cannot be judged here."""
+    plan = plan_from(targets, selected)
+    known_targets(plan)
+    return plan
+
+
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
     """Takes what `sharded` adds out of a command's options. Raises UsageError for timings of a whole run."""
     shard, timings = options.pop("shard"), options.pop("timings")
@@ -345,11 +350,13 @@ def known_targets(plan: Plan) -> None:
     """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
     _known_own([target for target in plan.targets if target.startswith(OWN_PREFIXES)])
     _known_files(plan.targets)
+    ids = []
     for target in plan.targets:
-        if is_bare(target.strip(":")) and (wrong := no_such_function(target)
-                                           or class_for_function(target)):
+        if not is_bare(target.strip(":")):
+            if not target.startswith(OWN_PREFIXES):
+                ids.append(target)
+        elif wrong := no_such_function(target) or class_for_function(target):
             raise wrong
-    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN_PREFIXES)]
     known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
@@ -409,13 +416,18 @@ def judgeable_subjects(implementations: Iterable[str],
     for name in libraries:
         if name not in folders:
             raise UsageError.unknown("library", name, folders)
-    known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
-    targets = tuple(name for name, subject in known.items() if not subject.why_missing)
+    targets, reasons = [], dict[str, None]()
+    for name, subject in known.items():
+        if name.partition("/")[0] not in (libraries or folders):
+            continue
+        if subject.why_missing:
+            reasons[subject.why_missing] = None
+        else:
+            targets.append(name)
     if not targets:
-        reasons = dict.fromkeys(subject.why_missing for subject in known.values())
         between = " " if len(reasons) == 1 else "\n  "
         raise TargetError(between.join(("nothing registered can be judged here.", *reasons)))
-    return targets
+    return tuple(targets)
 
 
 def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
@@ -436,9 +448,8 @@ def _read_address(text: str) -> ClusterAddress:
 
 CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _read_address),
                        metavar="ADDRESS",
-                       help="Have the workers of a Dask cluster judge: "
-                            "tcp://HOST:PORT of its scheduler, or local:N "
-                            "for N workers here.")
+                       help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its "
+                            "scheduler, or local:N for N workers here.")
 
 
 @contextmanager
