@@ -1,6 +1,7 @@
 """The commands that judge subjects one by one: `check`, `audit`, `replay`, `tour` and `smoke`.
 
-What can be told of one function in a second is told first, before the clauses, pytest and a worker are loaded.
+What can be told of one function in a second is told first, before the clauses, pytest and a worker
+are loaded.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ _FILE_OPTIONS = ("junit", "badge", "baseline")
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
-    TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
+    TARGET is a registered id (see `attnspec list`), package.module:function or
+    path/to/file.py:function.
     """
     with cluster_carrier(options) as carrier:
         return _judge(targets, options, carrier=carrier)
@@ -176,10 +178,10 @@ FIRST_CALLS_SECONDS = 5.0
 
 
 def turn_away(plan: Plan) -> None:
-    """Raise TargetError for the one function of one's own that is to be judged, where it cannot be called as attention
-    is: by its text, and, where nothing imports a framework, by a few small calls.
+    """Raise TargetError if the single function to judge cannot be called as attention.
 
-    That it returns no array is told, and judged all the same.
+    Its text is looked at, and, if nothing imports a framework, a few small calls are made. That it
+    returns no array is only said.
     """
     [*others, target] = plan.targets
     if others or not is_bare(target) or plan.python or plan.host:
@@ -248,7 +250,10 @@ def tour(workers: int, html: str) -> int:
 @DEADLINE
 @surroundings
 def smoke(targets: tuple[str, ...], **options: Given) -> int:
-    """Try five fixed inputs on each TARGET. If they fail, its adapter is broken, so judging it would say nothing."""
+    """Try five fixed inputs on each TARGET.
+
+    If they fail, its adapter is broken, so judging it would say nothing.
+    """
     plan = checked_plan(targets, {**options, "spec": ""})
     passed = [_smoke_target(target, plan) for target in plan.targets]
     return CONFORMS if all(passed) else CANNOT_RUN
@@ -269,9 +274,10 @@ def _smoke_target(target: str, plan: Plan) -> bool:
 
 
 def smoke_inputs(target: str, plan: Plan) -> tuple[SmokeLine, ...]:
-    """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each.
+    """Tries the five fixed inputs on a subject, in a process of its own.
 
-    Raises AttnspecError where it cannot be had or does not live to the end.
+    Each input may take the plan's deadline. Raises AttnspecError if the subject cannot be loaded
+    or its process ends.
     """
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)

@@ -1,4 +1,4 @@
-"""What a run comes to: the line that the console begins and ends with, a line a subject, and what matters most."""
+"""Says what a run comes to: its first and last line, a line for each subject, and the summary."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def format_verdict(digest: Digest) -> str:
 
 
 def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
-    """The last line of the console: the conclusion in short, with the exit code. is_kept: whether all that was to be
-    written is.
+    """The last line: the conclusion in short, with the exit code.
+
+    is_kept: whether all files could be written.
     """
     text, code = _format_verdict_of_run(digest, _words_for(digest, likely_in_short)), _code(digest)
     if not is_kept:
@@ -69,7 +70,7 @@ def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
 
 
 def format_standing(digest: Digest) -> str:
-    """How one subject of several fared, after its name."""
+    """Says how one of several subjects did, behind its name."""
     [subject] = digest.subjects
     if digest.failures:
         why = _format_reason_of_run(digest, _words_for(digest, likely_words))
@@ -89,7 +90,10 @@ def format_standing(digest: Digest) -> str:
 
 
 def format_so_far(digest: Digest) -> str:
-    """Counts the failures of a subject that is being judged: `12 failures so far. Likely: …`; empty if none."""
+    """Counts the failures of a subject that is being judged: `12 failures so far.
+
+    Likely: …`; empty if none.
+    """
     if not digest.failures:
         return ""
     counted = f"{count_noun(len(digest.failures), 'failure')} so far"
@@ -100,8 +104,9 @@ def format_so_far(digest: Digest) -> str:
 
 
 def failure_line(digest: Digest, outcome: Outcome) -> str:
-    """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
-    later failure may show that it begins at smaller ones.
+    """Says what fails first, and its likely cause, while the run goes on.
+
+    It leaves out where a fault shows: a later failure may be at smaller sizes.
     """
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     line = f"First failure: {outcome.clause} ({whose}) {_FAILURE_VERBS[outcome.verdict]}."
@@ -125,7 +130,7 @@ _FAILURE_VERBS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an 
 
 
 def format_remedy(digest: Digest) -> Iterator[str]:
-    """Says what to do about the likely cause, where that is known: to mend it, or to declare it."""
+    """Says how to mend the likely cause, or how to declare it, if that is known."""
     found = likely_group(digest.failures)
     cause = found.cause if found else None
     if cause and cause.advice:
@@ -135,7 +140,7 @@ def format_remedy(digest: Digest) -> Iterator[str]:
 
 
 def format_undiagnosed(digest: Digest) -> Iterator[str]:
-    """Says that nobody looked for causes, where that is why failures have none."""
+    """Says that causes were not looked for, if failures have none for that reason."""
     is_open = any(group.cause is None or is_place(group.cause)
                   for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
@@ -143,7 +148,7 @@ def format_undiagnosed(digest: Digest) -> Iterator[str]:
 
 
 def format_unpromised(digest: Digest) -> Iterator[str]:
-    """Why what conforms may refuse something, and that its gradients were left out."""
+    """Says of what conforms that refusals are no failures, and that gradients were left out."""
     if _code(digest) != CONFORMS:
         return
     if "refuses" in _format_refusals(digest):
@@ -161,7 +166,7 @@ def _code(digest: Digest) -> int:
 
 
 def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
-    """How causes are told in a run that looked for them, or in one at a glance, which did not."""
+    """The words for causes: those of a run that looked for them, or of a run at a glance."""
     return partial(tell, is_sought=not digest.is_glance)
 
 
@@ -205,7 +210,10 @@ def _format_why_not(digest: Digest, words: _Words) -> str:
 
 
 def _format_likely_cause(digest: Digest, failing: Sequence[str], words: _Words) -> str:
-    """A sentence with the likely cause of one failing subject, or the commonest of several; may be empty."""
+    """A sentence with the likely cause, or the commonest causes of several subjects.
+
+    It is empty if no cause is known.
+    """
     if len(failing) == 1:
         cause = words(digest.digest_of(failing[0]).failures)
     else:
@@ -214,7 +222,7 @@ def _format_likely_cause(digest: Digest, failing: Sequence[str], words: _Words) 
 
 
 def _format_common_causes(digest: Digest, failing: Sequence[str]) -> str:
-    """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with their subjects."""
+    """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the two commonest causes."""
     subjects: dict[str, list[str]] = {}
     for subject in failing:
         group = likely_group(digest.digest_of(subject).failures)
@@ -226,7 +234,7 @@ def _format_common_causes(digest: Digest, failing: Sequence[str]) -> str:
 
 
 def _format_reason_of_run(digest: Digest, words: _Words) -> str:
-    """Formats what follows "does not conform": `. Likely one bug: each query sees one later key`."""
+    """Writes what follows "does not conform": `. Likely one bug: the mask is ignored`."""
     failures, refusals = digest.failures, _format_refusals(digest)
     if broken := digest.broken_contract:
         cause = words(failures) if len(broken) < len(failures) else ""
@@ -242,9 +250,7 @@ def _format_reason_of_run(digest: Digest, words: _Words) -> str:
 
 
 def _arithmetic(digest: Digest) -> str:
-    """What it does not conform to, where a wider arithmetic would allow all of it. What is a choice wants no other
-    arithmetic, only to be declared.
-    """
+    """` to float32 arithmetic`, if a wider arithmetic would allow all failures."""
     group = likely_group(digest.failures)
     if group is None or group.cause is None or len(group.failures) < len(digest.failures):
         return ""
@@ -257,9 +263,9 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _format_refusals(digest: Digest) -> str:
-    """Says what of one subject was not judged: `; refuses grouped heads (Hkv < H); block was never tried`.
+    """`; refuses grouped heads (Hkv < H); block was never tried`, of a single subject.
 
-    A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
+    A parameter that attnspec has no value for is not tried: what it does is unknown.
     """
     if len(digest.subjects) != 1:
         return ""
@@ -275,16 +281,17 @@ def _format_refusals(digest: Digest) -> str:
 
 
 def _format_qualifications(digest: Digest) -> str:
-    """Says beside "conforms" what of one subject was declared, was not judged, or does not count."""
+    """Says behind "conforms" what was declared, was not judged, or does not count."""
     exceptions = describe_exceptions(digest.outcomes, [each.id for each in digest.choices])
     return (f"{_format_declared_width(digest)}{_format_what_passes(digest)}"
             f"{_format_refusals(digest)}{exceptions}")
 
 
 def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
-    """What one subject does otherwise than recommended, as clauses: a mistake may look like a convention.
+    """What a single subject does otherwise than recommended, as clauses.
 
-    A function that tiles its key/value heads by mistake does what a library does on purpose; only its author knows.
+    A function that tiles its key/value heads by mistake does what a library does on purpose; only
+    its author knows.
     """
     if len(digest.subjects) != 1:
         return ()
@@ -293,7 +300,7 @@ def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
 
 
 def _format_declared_width(digest: Digest) -> str:
-    """The arithmetic of one subject, where it is declared wider than is assumed."""
+    """The arithmetic of a single subject, if it is declared wider than is assumed."""
     if len(digest.cards) != 1:
         return ""
     [(subject, known)] = digest.cards.items()
@@ -301,7 +308,7 @@ def _format_declared_width(digest: Digest) -> str:
 
 
 def _format_what_passes(digest: Digest) -> str:
-    """How large an error one subject is allowed that says that it quantises inside."""
+    """How large an error passes for a single subject that quantises inside."""
     if len(digest.cards) != 1:
         return ""
     [known] = digest.cards.values()
@@ -309,7 +316,7 @@ def _format_what_passes(digest: Digest) -> str:
 
 
 def _format_little_evidence(digest: Digest) -> str:
-    """Says that a subject refuses so much that it was put to less than half of its clauses."""
+    """Says that a single subject refuses more than half of the clauses."""
     if len(digest.subjects) != 1:
         return ""
     away, clauses = kept_away(digest)
@@ -319,7 +326,7 @@ def _format_little_evidence(digest: Digest) -> str:
 
 
 def _format_cut_short(digest: Digest) -> str:
-    """How many clauses and dtypes of one subject were tried on none or few cases, since each of them is compiled."""
+    """Says how much of a compiled subject was tried on few cases or none."""
     short = [outcome for outcome in digest.outcomes if is_cut_short(outcome.reason)]
     left = [outcome for outcome in digest.outcomes if is_left_out(outcome.reason)]
     if len(digest.subjects) != 1 or not (short or left):
@@ -335,7 +342,7 @@ def _format_baseline_line(digest: Digest) -> str:
 
 
 def _explain_nothing_run(digest: Digest) -> str:
-    """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
+    """A sentence about why nothing was executed, if there is one reason for all of it."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
     if len(reasons) > 1:
         return ""
@@ -353,16 +360,17 @@ MOST_LISTED = 20  # answers against a manifest, and lost probes
 
 
 class Detail(enum.Enum):
-    """How much is told: what fits a screen, or everything."""
+    """How much the summary tells: what fits a screen, or everything."""
 
     SHORT = "short"
     FULL = "full"
 
 
 class Verdicts(Handler):
-    """A handler that speaks when the run is over. `places` are lines that say where record and page lie.
+    """A handler that prints the summary when the run is over.
 
-    is_kept: whether all that was to be written is, which is known then.
+    places: lines that say where record and page are.  is_kept: says, then, whether all files could
+    be written.
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
@@ -377,7 +385,7 @@ class Verdicts(Handler):
         self._digest.add(event)
 
     def shutdown(self) -> None:
-        """Print the summary, if the run came to an end (interrupted ones do, too)."""
+        """Prints the summary, also of an interrupted run."""
         if self._digest.footer is None:
             return
         width = shutil.get_terminal_size().columns if self._stream.isatty() else DEFAULT_WIDTH
@@ -390,7 +398,7 @@ class Verdicts(Handler):
 
 def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
                    width: int = DEFAULT_WIDTH) -> list[str]:
-    """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
+    """The lines of the summary; in short, with as many bugs in full as fit the screen."""
     if detail is Detail.FULL:
         return [*_format_head(digest), *findings.list_all_failures(digest),
                 *_contradictions(digest),
@@ -420,7 +428,6 @@ def _count_rows(lines: Sequence[str], width: int) -> int:
 
 
 def _format_head(digest: Digest) -> Iterator[str]:
-    """The verdict, and how each subject fared."""
     yield ""
     yield format_verdict(digest)
     yield from format_undiagnosed(digest)
@@ -445,13 +452,13 @@ def _format_head(digest: Digest) -> Iterator[str]:
 
 
 def _paragraph(lines: Iterable[str]) -> list[str]:
-    """The lines after an empty one; nothing if there are none."""
+    """The lines after an empty line; nothing if there are none."""
     paragraph = list(lines)
     return ["", *paragraph] if paragraph else []
 
 
 def _contradictions(digest: Digest) -> Iterator[str]:
-    """Tells what probes found against what is claimed, and what could not be probed."""
+    """Yields the answers that contradict a manifest, and the probes that were lost."""
     against, lost = digest.contradictions, [probe for probe in digest.probes if probe.lost]
     if against:
         yield ""
@@ -471,9 +478,9 @@ _MACHINE_WORD = "flushes_subnormals"
 
 
 def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DType]) -> str:
-    """`, in float16 throughout` or `, with exp_ulps 940 at float16`; empty where nothing wider is declared.
+    """`, in float16 throughout` or `, with exp_ulps 940 at float16`; empty if not declared.
 
-    What a manifest declares is documented of its library, and is not said.
+    What a manifest declares is documented by its library, and is not repeated here.
     """
     if card is None or not is_bare(subject):
         return ""
@@ -484,7 +491,7 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
 
 
 def _describe_looseness(dtype: DType, text: str) -> str:
-    """Says what is wider in a precision class than in the one that is assumed. text: its name in a record."""
+    """Says what is wider in a precision class than is assumed. text: its name in a record."""
     from attnspec.numerics.precision import assumed_precision, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 
     precision = named_precision(text, dtype)

@@ -1,4 +1,4 @@
-"""Which failures the console tells in full, how the others are named, and what was not decided, and why."""
+"""Says on the console which bugs there are, and what was not decided, and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_COUNTED = "not counted; "
 
 @dataclass(frozen=True, slots=True)
 class FailedClause:
-    """A clause that a subject fails: at the dtype that is shown, and alike at others."""
+    """A clause that a subject fails: at the dtype that is shown, and at others."""
 
     shown_outcome: Outcome
     others: tuple[Outcome, ...]
@@ -39,23 +39,21 @@ class FailedClause:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """Clauses that a subject fails by one cause, the clearest first; or one clause of which nobody knows the cause."""
+    """Clauses that a subject fails by one cause, the clearest first; or one without a cause."""
 
     clauses: tuple[FailedClause, ...]
     cause: LikelyCause | None = None
 
 
 def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
-    """Ranks the bugs that gate: one bug of every subject before a second of any, that which explains most before the
-    others.
-    """
+    """Ranks the bugs that gate: the first of every subject, then the second, and so on."""
     piles = (_find_bugs(digest.digest_of(subject).failures) for subject in digest.subjects)
     in_turn = chain.from_iterable(zip_longest(*piles))
     return tuple(bug for bug in in_turn if bug is not None)
 
 
 def _find_bugs(failures: Sequence[Outcome]) -> list[Bug]:
-    """Finds the bugs of a subject. Where most failures have no known cause, its clearest clause comes first."""
+    """Finds the bugs of a subject; without a common cause, the clearest comes first."""
     groups = explain_bugs(failures)
     left = {_failure_key(each.shown_outcome): each
             for each in _group_by_clause([each for group in groups for each in group.failures])}
@@ -98,8 +96,9 @@ def _pronoun_of(several: Sequence[object]) -> str:
 
 def format_finding(digest: Digest, finding: FailedClause,
                    cause: LikelyCause | None = None) -> Iterator[str]:
-    """Tells a failure in full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault
-    comes first.
+    """Writes a failure in full: in red if it gates, else in yellow with its level.
+
+    cause: of the bug; its fault comes first.
     """
     first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
@@ -116,7 +115,7 @@ def format_finding(digest: Digest, finding: FailedClause,
 
 
 def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
-    """The same with the cause's fault before the others that explain it as well."""
+    """Puts the cause's fault before others that explain the failure as well."""
     if outcome.evidence is None or cause is None:
         return outcome
     like = sorted(outcome.evidence.like, key=lambda each: each.fault != cause.fault)
@@ -124,7 +123,7 @@ def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
 
 
 def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
-    """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
+    """Names the bugs that are not shown in full, a line for each cause."""
     known = [bug for bug in bugs if bug.cause][:MOST_CAUSES]
     for bug in known:
         names = [_name_outcome(digest, each.shown_outcome) for each in bug.clauses]
@@ -138,7 +137,7 @@ def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
 
 
 def format_recommendations(digest: Digest) -> Iterator[str]:
-    """The recommendations that are not followed, by name; and the conventions that are others than recommended."""
+    """Names the recommendations that are not followed, and the unrecommended conventions."""
     by_clause = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
     conventions, others = list[Outcome](), list[Outcome]()
     for outcome in by_clause.values():
@@ -166,7 +165,7 @@ def _format_uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
 
 
 def _name_recommendation(digest: Digest, outcome: Outcome) -> str:
-    """A recommendation by name; of the convention of a single subject, what it does."""
+    """The name of a recommendation; what a single subject does if it is a convention."""
     if outcome.evidence and is_other_convention(outcome) and len(digest.subjects) == 1:
         return outcome.evidence.sentence.partition(";")[0]
     return _name_outcome(digest, outcome)
@@ -179,7 +178,7 @@ def _name_outcome(digest: Digest, outcome: Outcome) -> str:
 
 
 def list_all_failures(digest: Digest) -> Iterator[str]:
-    """Every failure in full, what gates first."""
+    """Writes every failure in full; those that gate come first."""
     for bug in rank_bugs(digest):
         for finding in bug.clauses:
             yield from format_finding(digest, finding, bug.cause)
@@ -196,7 +195,7 @@ _SILENCE_WORDS = {Verdict.NO_CLAIM: ("could not be decided", "could not be decid
 
 
 def format_undecided(digest: Digest) -> Iterator[str]:
-    """A line for the dtypes that were left out, for the clauses that made no claim, and for those that do not apply."""
+    """Says which dtypes were left out, and why clauses made no claim or do not apply."""
     yield from _find_dtypes_left_out(digest)
     for verdict, words in _SILENCE_WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
@@ -210,7 +209,7 @@ def format_undecided(digest: Digest) -> Iterator[str]:
 
 
 def format_not_run(digest: Digest) -> Iterator[str]:
-    """Lists what was not run, by reason; nothing where the verdict itself tells it."""
+    """Lists what was not run, by reason; nothing if the verdict says it."""
     lost = [outcome for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN]
     is_all = (len(lost) == len(digest.outcomes)
               and len({(outcome.subject, outcome.reason) for outcome in lost}) == 1)
@@ -218,7 +217,7 @@ def format_not_run(digest: Digest) -> Iterator[str]:
 
 
 def format_all_undecided(digest: Digest) -> Iterator[str]:
-    """Everything that was not decided, by reason: of one subject which clauses, of several whom."""
+    """Lists everything that was not decided, by reason."""
     undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED_VERDICTS]
     if len(digest.subjects) > 1:
         return _list_reasons(undecided, len(undecided))
@@ -227,12 +226,11 @@ def format_all_undecided(digest: Digest) -> Iterator[str]:
 
 
 def _shorten_reason(outcome: Outcome) -> str:
-    """The reason with `it` for the subject, where a part of it begins with its name."""
+    """The reason, with `it` for the subject where a part begins with its name."""
     return re.sub(rf"(^|; ){re.escape(outcome.subject)} ", r"\1it ", outcome.reason)
 
 
 def _name_clauses(outcomes: Sequence[Outcome]) -> str:
-    """The clauses; what was not run is mostly everything, so of that the subject."""
     if outcomes[0].verdict is Verdict.NOT_RUN:
         return _name_subjects(outcomes)
     return ", ".join(dict.fromkeys(each.clause for each in outcomes))
@@ -243,7 +241,7 @@ def _name_subjects(outcomes: Sequence[Outcome]) -> str:
 
 
 def format_lacking(outcomes: Sequence[Outcome]) -> str:
-    """Why clauses do not apply to one subject, the commonest reasons first: `it takes no bias, no window`."""
+    """Why clauses do not apply, the commonest reasons first: `it takes no bias, no window`."""
     counts = Counter(phrase for each in outcomes for phrase in _phrases(each))
     keywords, others = list[str](), list[str]()
     for phrase, _ in counts.most_common():
@@ -271,7 +269,7 @@ _LACKS_A_LAYER = frozenset({"it takes no params", "it takes no heads"})
 
 
 def _phrases(outcome: Outcome) -> list[str]:
-    """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
+    """The parts of a reason, without the subject's name and the shape of the case."""
     reason = _shorten_reason(outcome).partition("; here ")[0].partition(": ")[0]
     # in the words of its exceptions, as the verdict's line says what it refuses
     if reason.startswith(_REFUSES):
@@ -285,7 +283,7 @@ def _phrases(outcome: Outcome) -> list[str]:
 
 
 def kept_away(digest: Digest) -> tuple[int, int]:
-    """How many clauses were put at no dtype because of what a subject refuses, and of how many that it could be put."""
+    """How many clauses a subject's refusals keep from being tried, and of how many."""
     judged = _judged_dtypes(digest.outcomes)
     put = {each.clause for each in digest.outcomes if each.verdict is not Verdict.INAPPLICABLE}
     away = {each.clause for each in digest.outcomes
@@ -294,7 +292,7 @@ def kept_away(digest: Digest) -> tuple[int, int]:
 
 
 def _find_dtypes_left_out(digest: Digest) -> Iterator[str]:
-    """The dtypes at which nothing at all applied to a subject."""
+    """Yields the dtypes at which nothing applied to a subject, by reason."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = _judged_dtypes(outcomes)
     if not judged:
@@ -322,9 +320,7 @@ def _judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
-    """An outcome for each clause that was decided at no dtype, at one where something was: another line tells of dtypes
-    that are left out.
-    """
+    """The clauses that were decided at no dtype, each by one outcome."""
     decided = {outcome.clause
                for outcome in digest.outcomes if outcome.verdict not in UNDECIDED_VERDICTS}
     judged = _judged_dtypes(digest.outcomes)

@@ -1,5 +1,7 @@
-"""The commands about what a manifest says: `init` writes one, with an adapter; `probe` compares it with what the
-implementation really does; `confirm` runs the script of each published finding in a process of its own.
+"""The commands about manifests: `init`, `probe` and `confirm`.
+
+`init` writes a manifest with an adapter. `probe` compares one with what the implementation really
+does. `confirm` runs the scripts of published findings.
 """
 
 from __future__ import annotations
@@ -127,14 +129,14 @@ def _next_steps(subject: str, into: Path, options: Mapping[str, str]) -> Iterato
 
 
 def _free_name(library: str, into: Path) -> str:
-    """The library's name, unless attnspec has a folder of that name itself: one of them would hide the other."""
+    """The library's name, or another one if attnspec ships a folder of that name."""
     shipped = paths.folder("implementations") / library
     is_taken = shipped.is_dir() and shipped.absolute() != (into / library).absolute()
     return f"{library}_own" if is_taken else library
 
 
 def write_files(folder: Path, written: WrittenAdapter) -> None:
-    """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
+    """Writes the adapter and its entry in the manifest. Raises UsageError if it exists already."""
     adapter, manifest = folder / f"{written.name}.py", folder / MANIFEST_FILE
     if adapter.exists():
         raise UsageError(f"{adapter} exists already. Move it away, or name another folder: --into DIR.")
@@ -150,7 +152,7 @@ _GAP = "  "
 
 @dataclass(slots=True)
 class ProbeConsole(Handler):
-    """Prints the answers of each subject as they come in. `places` are lines that come at the end."""
+    """A handler that prints the answers of each subject. places: lines that come at the end."""
 
     stream: TextIO
     places: Sequence[str] = ()
@@ -158,7 +160,7 @@ class ProbeConsole(Handler):
     _footer: RunFinished | None = None
 
     def handle(self, event: Event) -> None:
-        """Tell it."""
+        """Prints the answers of a probe."""
         match event:
             case SubjectProbed():
                 self._probes.append(event)
@@ -167,7 +169,7 @@ class ProbeConsole(Handler):
                 self._footer = event
 
     def shutdown(self) -> None:
-        """Tells what the probes come to, if the run came to an end."""
+        """Prints what the probes come to, if the run was finished."""
         if self._footer is not None:
             self._echo(["", *self.places, format_probe_conclusion(self._probes, self._footer)])
 
@@ -177,7 +179,7 @@ class ProbeConsole(Handler):
 
 
 def format_probe(probed: SubjectProbed) -> Iterator[str]:
-    """A heading, and a line an answer; a contradiction is told with what was claimed."""
+    """A heading, and a line for each answer; contradictions show what was claimed."""
     if not probed.found and not probed.lost:
         return  # a dtype that a bare function does not support
     yield ""
@@ -247,9 +249,9 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 
 
 class ScriptOutcome(Enum):
-    """What came of a finding's script.
+    """What a finding's script comes to.
 
-    Interpreters exit with 1 as well where nobody catches an exception; their last words tell it.
+    Interpreters exit with 1 also for an uncaught exception; what they print tells the two apart.
     """
 
     CONFIRMED = "confirmed"
@@ -260,7 +262,7 @@ class ScriptOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A finding's script, run once. `said` is what it printed, or why it could not run."""
+    """A finding's script after a run. printed_text: what it printed, or why it could not run."""
 
     finding: Finding
     script_outcome: ScriptOutcome
@@ -270,9 +272,7 @@ class Confirmation:
 def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered],
                      workers: int = 1,
                      there: Surroundings = THIS_ENVIRONMENT) -> Iterator[Confirmation]:
-    """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
-    they name a command.
-    """
+    """Runs each script once, where a subject that the finding concerns lives, or `there`."""
     # in turn: one host is asked, by one at a time
     places = [(finding, _place_of_finding(finding, known)) for finding in findings]
     with ThreadPoolExecutor(workers) as pool:
@@ -281,7 +281,10 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
 
 def _place_of_finding(finding: Finding,
                       known: Mapping[str, Registered]) -> Registered | str | None:
-    """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
+    """A present subject that the finding concerns; None if it concerns none.
+
+    A text says why the script cannot run.
+    """
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
     if concerned and not present:
@@ -326,7 +329,7 @@ def _run_script(finding: Finding, subject: Registered | None, there: Surrounding
 
 
 def _script_to_hand_over(finding: Finding, variables: Mapping[str, str]) -> str:
-    """The script as text that sets its variables, for an interpreter that sees no file of this machine."""
+    """The script and its variables as text, for an interpreter that sees no file of ours."""
     text = finding.script.read_text(encoding="utf-8")
     return (f"import os\nos.environ.update({dict(variables)!r})\n"
             f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), {{'__name__': '__main__'}})\n")
@@ -335,7 +338,8 @@ def _script_to_hand_over(finding: Finding, variables: Mapping[str, str]) -> str:
 def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
     """The command that runs the scripts of a subject's library.
 
-    It is the interpreter of its host if that is no Python, else the one that the user names, else the manifest's.
+    It is the interpreter of its host if that is no Python, else the one that the user names, else
+    the manifest's.
     """
     if subject and subject.library.program:
         return subject.library.program.command[:1]

@@ -1,4 +1,4 @@
-"""`attnspec rank`: many kernels, a line each as soon as it is known; started again on the same record, it goes on."""
+"""`attnspec rank`: judges many kernels, and prints each in a line. It resumes a record."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ _EXIT_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
 class KernelLines(Handler):
-    """A handler that tells each kernel in a line, as soon as it is known."""
+    """A handler that prints a line for each kernel that is judged."""
 
     def __init__(self, stream: TextIO, done: int, wanted: int) -> None:
         self._stream, self._done, self._wanted = stream, done, wanted
 
     def handle(self, event: Event) -> None:
-        """Tell a kernel."""
+        """Prints a kernel."""
         if isinstance(event, KernelRanked):
             self._done += 1
             count = f"{self._done:>{len(str(self._wanted))}}/{self._wanted}"
@@ -88,7 +88,7 @@ class KernelLines(Handler):
 
 
 def line_of(kernel: KernelRanked) -> str:
-    """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
+    """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: …`."""
     standing = click.style(f"{STANDING_WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
     line = f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s"
@@ -110,14 +110,14 @@ def _format_kernel_reason(kernel: KernelRanked) -> str:
 
 
 class KernelsAlone:
-    """A handler that hands on a line a kernel of which something is known, and the header and the footer."""
+    """Hands on kernels that were judged, the header and the footer, and no other events."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self.start, self.shutdown = handler.start, handler.shutdown
 
     def handle(self, event: Event) -> None:
-        """Hand it on, unless it says that a kernel was begun, or that its turn did not come."""
+        """Hands on an event, unless it says that a kernel was begun or not reached."""
         is_unreached = isinstance(event, KernelRanked) and event.lost in {INTERRUPTED, UNREACHED}
         if not (is_unreached or isinstance(event, ItemStarted | SubjectKnown)):
             self._handler.handle(event)
@@ -165,9 +165,10 @@ class KernelsAlone:
 def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
     """Judge many kernels, and compare them: one line for each, as soon as it is known.
 
-    TARGET is a target of `check`, a file or a folder of kernels, a pattern such as 'kernels/*.py:attend', or a .txt
-    file with a target on each line. A killed run goes on where it was. Exit codes: 0 all conform, 1 one does not, 2 one
-    could not be judged, or the run was interrupted.
+    TARGET is a target of `check`, a file or a folder of kernels, a pattern such as
+    'kernels/*.py:attend', or a .txt file with a target on each line. A killed run goes on where it
+    was. Exit codes: 0 all conform, 1 one does not, 2 one could not be judged, or the run was
+    interrupted.
     """
     keep_apart({"--record": record, "--html": html})
     as_json, workers = options.pop("as_json"), options.pop("workers")
@@ -193,7 +194,7 @@ def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Gi
 
 
 def _choose_seed(record: Path, stream: TextIO) -> int:
-    """A seed that is drawn, or that of the record in which the ranking goes on."""
+    """Draws a seed, or takes that of the record which the ranking resumes."""
     if record.exists() and record.stat().st_size:
         seed, origin = read_record(record).header.seed, "from the record"
     else:
@@ -204,7 +205,7 @@ def _choose_seed(record: Path, stream: TextIO) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Which kernels, and where their lines are kept."""
+    """Judges the kernels of a plan, and writes their lines into a record."""
 
     plan: Plan
     path: Path
@@ -214,7 +215,7 @@ class _Ranking:
     carrier: ClusterCarrier | None = None
 
     def run(self) -> tuple[RunRecord, Result | None]:
-        """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
+        """Judges the kernels that the record lacks; returns the record, and the run's result."""
         record, targets = resume_ranking(self.path, self.plan), self.plan.targets
         known = {rank.subject: rank for rank in record.ranks if not rank.lost} if record else {}
         stale = [name for name, rank in known.items()
@@ -260,7 +261,7 @@ def _count_standing(standing: KernelStanding, count: int) -> str:
 
 def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path,
                       stream: TextIO) -> int:
-    """Tell what the ranking comes to; its exit code."""
+    """Prints what the ranking comes to, and returns its exit code."""
     if result and result.defects:
         own_up(result.defects)
     ranks = [rank for rank in show_hidden(record.ranks)
