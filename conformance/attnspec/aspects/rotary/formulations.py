@@ -1,6 +1,4 @@
-"""Rotary embeddings that are right: one of exchangeable stages, of which faults replace one, and others that compute
-differently.
-"""
+"""Right rotary embeddings: one of exchangeable stages, and others that differ in form."""
 
 from __future__ import annotations
 
@@ -21,7 +19,8 @@ from attnspec.problems.problem import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotation:
-    """The arguments of a rotary embedding: x (B,H,T,D) in the dtype of the computation, positions (B,T), and the rest.
+    """The arguments of a rotary embedding: x (B,H,T,D) in the dtype of the computation, positions
+    (B,T), and the rest.
 
     width: how many features are turned.  io: the dtype of the input.
     """
@@ -129,7 +128,7 @@ def _multiply_complex(work: Rotation) -> Array:
 
 
 def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
-    """(B,H,T,2R): both features of each pair (B,H,T,R) in their places, by stacking or one half behind the other."""
+    """(B,H,T,2R): both features of each pair (B,H,T,R), side by side or in two halves."""
     if work.interleaved:
         return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], work.width)
     return np.concatenate([first, second], axis=-1)
@@ -143,8 +142,8 @@ def _rotate_half(work: Rotation) -> Array:
 
 
 def _rotate_by_table(work: Rotation, *, store: Callable[[Array, Rotation], Array]) -> Array:
-    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for.
-    store: an intermediate result of any shape as it is stored.
+    """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is
+    asked for. store: an intermediate result of any shape as it is stored.
     """
     first, second = pair_features(work)
     most = int(work.positions.max(initial=0)) + 1

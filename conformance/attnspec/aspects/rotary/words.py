@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration
 from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import FARTHEST
@@ -24,7 +24,6 @@ from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary, is_interleaved
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.questions.asker import (
-    FAILURES,
     OTHER,
     Asker,
     Failed,
@@ -32,6 +31,7 @@ from attnspec.questions.asker import (
     Question,
     Reply,
     When,
+    convention_answers,
     declared_convention,
 )
 from attnspec.record.outcome import Measured
@@ -69,7 +69,7 @@ def reorder(posed: Rotary, *, along: Along, by: DrawnSeed) -> Rotary:
 
 
 def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryProblem:
-    """The entries at these places along an axis of x (B,H,T,D), and of positions (B,T) where they have it."""
+    """The entries at `index` of an axis of x (B,H,T,D), and of positions (B,T) if it has it."""
     x = np.ascontiguousarray(np.take(problem.x, index, axis="BHTD".index(axis)))
     if axis == "H":
         return problem.but(x=x)
@@ -77,8 +77,8 @@ def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryPro
 
 
 def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly. Who declares
-    to turn features in a narrower format may have rounded them to it.
+    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both
+    exactly. Who declares to turn features in a narrower format may have rounded them to it.
     """
     seen, problem = look_at(scene, run, "output"), scene.problem(run)
     narrow = DTYPES[scene.evaluator.precision.rotation].roundoff
@@ -140,8 +140,8 @@ def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def _scores(seen: ObservedRun) -> tuple[Array, Array]:
-    """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what adding them up here costs
-    is counted, too.
+    """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what
+    adding them up here costs is counted, too.
     """
     array, off = seen.array, seen.allowance
     size, turned = np.abs(seen.truth) + off, off.swapaxes(-1, -2)
@@ -151,9 +151,11 @@ def _scores(seen: ObservedRun) -> tuple[Array, Array]:
 
 
 def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
-    """What `first` returns, turned further by the places that `whole` is ahead, is what `whole` returns.
+    """What `first` returns, turned further by the places that `whole` is ahead, is what `whole`
+    returns.
 
-    A rotation keeps norms, so that the errors of the first one move a pair no further than they are long.
+    A rotation keeps norms, so that the errors of the first one move a pair no further than they
+    are long.
     """
     start, end = scene.problem(first), scene.problem(whole)
     [answer] = scene.answers(scene.runs[first])
@@ -173,7 +175,7 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
 
 
 def _carry_allowance(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
-    """(B,H,T,D): how far an error that an entry may have moves both entries of its pair, once they are turned."""
+    """(B,H,T,D): how far an entry's error may move both entries of its pair, once turned."""
     carried = allowance.copy()
     interleaved = is_interleaved(problem, scene.conventions)
     norm = np.hypot(*split_pairs(allowance, problem.width, interleaved=interleaved))
@@ -193,8 +195,8 @@ _PLACES = (0, 1, 511, 2047, 2048, 4095, 8191, 32_767, 65_535, FARTHEST)
 
 
 def ask_pairs(asker: Asker) -> Reply:
-    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any but a rotary
-    embedding.
+    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any
+    but a rotary embedding.
     """
     problem = _problem(asker, 1)
     width = problem.x.shape[-1]
@@ -205,7 +207,7 @@ def ask_pairs(asker: Asker) -> Reply:
 
 
 def _farthest(asker: Asker) -> Reply:
-    """The largest of some places up to which tokens are turned by their own angle. Raises NotAsked or Failed."""
+    """The farthest place where a token is turned by its own angle. Raises NotAsked or Failed."""
     turned = list(takewhile(partial(_is_turned, asker, {ROTARY_PAIRS: ask_pairs(asker).answer}), _PLACES))
     return Reply(str(turned[-1]) if turned else OTHER, f"of {', '.join(map(str, _PLACES))}")
 
@@ -237,10 +239,8 @@ def _claimed_pairs(declaration: Declaration) -> str:
 
 
 ROTARY_QUESTIONS = (
-    Question("rotary.pairs", CONVENTIONS[ROTARY_PAIRS].question, {
-        **{answer: says for answer, says in CONVENTIONS[ROTARY_PAIRS].answers.items() if answer != UNDEFINED},
-        **FAILURES},
-        ask_pairs, _claimed_pairs),
+    Question("rotary.pairs", CONVENTIONS[ROTARY_PAIRS].question, convention_answers(ROTARY_PAIRS), ask_pairs,
+             _claimed_pairs),
     Question("rotary.farthest", "Which is the farthest of some places up to 131072 where a token is turned by its own "
                                 "angle?", {}, _farthest, when=When.EVERY_DTYPE),
 )
