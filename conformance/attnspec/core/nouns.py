@@ -115,4 +115,4 @@ def is_bare(target: str) -> bool:
 
 
 LARGEST_INTEGER = 10**18
-"""No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
+"""Whole numbers of a record are smaller: divisions of larger ones overflow."""
