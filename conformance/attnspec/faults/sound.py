@@ -18,16 +18,10 @@ from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import OF_ENTRIES, ROTARY, ROTARY_PROFILE, InputForm
 from attnspec.core.keyword import DROPOUT_POOL, GRAD
-from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import (
-    ATTENTION_PROFILES,
-    BESIDE_POOL,
-    FORMED,
-    FURTHER_PROFILES,
-    RECOMMENDED,
-)
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, RECOMMENDED, claims_of, pools_beside
 from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -83,7 +77,7 @@ def _past(call: HandedOver) -> int:
 
 
 def _added_bias(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """What is added to the logits, (B,H,T,S): bias, and what aspects add; None if there is neither."""
+    """What is added to the logits, (B,H,T,S): bias, and what aspects add; None if nothing is."""
     added = added_logits(call, _ahead(call), wide)
     bias = None if call.bias is None else call.bias.astype(wide)
     if added is None:
@@ -98,7 +92,7 @@ def _ahead(call: HandedOver) -> Array:
 
 
 def _visible(call: HandedOver) -> Array:
-    """Which keys a query sees, (B,H,T,S), by all keywords together; past keys are among the keys."""
+    """Which keys a query sees, (B,H,T,S), past ones included, by all keywords together."""
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
@@ -165,7 +159,7 @@ def float64_inside(call: HandedOver) -> Answer:
 
 
 def eager(call: HandedOver) -> Answer:
-    """softmax(q @ k.T * scale + bias) @ v with every intermediate result stored in the dtype of the inputs."""
+    """softmax(q @ k.T * scale + bias) @ v, every intermediate result in the inputs' dtype."""
     io = call.query.dtype
     work = stage.take(call)
     H = work.query.shape[1]
@@ -341,7 +335,6 @@ def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     return output
 
 
-
 @dataclass(frozen=True, slots=True)
 class Sound:
     """A correct attention or, by its kind, a correct rotary embedding.
@@ -440,7 +433,7 @@ DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if so
 
 
 def sound_named(name: str) -> Sound:
-    """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""
+    """The sound formulation of this name. Raises TargetError, with the nearest name, if absent."""
     if name not in EVERY:
         raise TargetError.unknown("sound formulation", name, EVERY)
     return EVERY[name]
@@ -458,15 +451,14 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     keywords = FORMED.get(sound.form, _keywords(sound))
     if any(word.startswith("stored_") for word in sound.words):
         keywords -= OF_ENTRIES  # it makes codes itself: of what comes as codes its class says nothing
+    profiles = [name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING]
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision=_precision(sound),
-        claims=sound.claims if sound.form is not InputForm.DENSE else (
-            *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
-            *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
+        claims=claims_of(sound.form, profiles, keywords, sound.claims))
 
 
 def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
@@ -494,7 +486,6 @@ def _keywords(sound: Sound) -> frozenset[str]:
                          if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
     if sound.name not in _POOL_OF:
         return frozenset(word.name for word in words if word.pool not in _POOL_OF.values())
-    pool = _POOL_OF[sound.name]
-    pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+    pools = pools_beside(_POOL_OF[sound.name])
     taken = {word.name for word in words if word.pool in pools}
     return frozenset(taken | {GRAD} if sound.backward else taken)

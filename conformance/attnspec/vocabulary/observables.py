@@ -153,7 +153,7 @@ class Look:
 
 
 def _outputs(scene: Scene, posed: Posed[Any]) -> Arrays:
-    """Each part's output, (B,H,T,Dv), of layers (B,T,M), of rotary ones (B,H,T,D), and its axes."""
+    """Each part's output, (B,H,T,Dv), of layers (B,T,M), of rotary ones (B,H,T,D), and axes."""
     return [answer.output for answer in scene.answers(posed)], axes_of(posed.parts[0])
 
 
@@ -216,7 +216,7 @@ def _define_weights(expected: Expectation, scene: Scene) -> Definition:
 
 
 def _define_returned(expected: Expectation, scene: Scene) -> Definition:
-    """Truth, allowance and claim of the returned weights, (B,H,T,S) each, or (B,T,S) if averaged."""
+    """Truth, allowance and claim of returned weights, (B,H,T,S) each, or (B,T,S) if averaged."""
     parts = _define_weights(expected, scene)
     if scene.subject.declaration.limits.weights != "averaged":
         return parts
@@ -284,7 +284,7 @@ LOOKS: Mapping[str, Look] = {
 
 
 def observe(scene: Scene, run: str, name: str) -> Observed:
-    """What the subject shows of a run, in the order that relations compare; looked at once a case."""
+    """What the subject shows of a run, as relations compare it; looked at once a case."""
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
@@ -295,7 +295,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 
 
 def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, joined along `join` or summed, and read back."""
+    """The parts' arrays, of these axes, joined along `join` or summed, and read back."""
     if posed.join == "sum":
         array = np.asarray(sum(arrays))
     else:
@@ -306,7 +306,7 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
 
 
 def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
-    """What the subject shows of a run, and what the definition says of it; looked at once a case."""
+    """What the subject shows of a run, and what the definition says; looked at once a case."""
     cache_key, posed = (run, f"{name} defined"), scene.runs[run]
     if cache_key in scene.cache:
         seen: ObservedRun = scene.cache[cache_key]
@@ -353,7 +353,7 @@ def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, out
 
 def read_definition(scene: Scene, run: str, part: str, axes: tuple[str, ...],
                     pick: Callable[[Expectation], Array]) -> Array:
-    """One array of a run's definition, any shape with these axes, its parts joined and read back."""
+    """One array of a run's definition, of these axes, its parts joined and read back."""
     posed = scene.runs[run]
     return as_one([as_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
@@ -389,7 +389,7 @@ def relative_logits(weights: Array, truth: Array) -> Array:
 
 
 AT_ONCE = 2**20
-"""Entries that are compared at once: more of them are compared part by part, so that no part takes much memory."""
+"""Entries that are compared at once; more are compared part by part, to save memory."""
 
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",
@@ -398,7 +398,7 @@ QUANTITIES: Mapping[str, str] = {
 """What a reader calls what is observed."""
 
 
-def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
+def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array | bool,
             *, what: str, first_row: int = 0) -> Measured:
     """Compares entries with what is expected, within an allowance, where that is claimed; any
     shape.
@@ -487,6 +487,10 @@ def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True
                    first_row=first_row)
 
 
+Leeway = tuple[Array | float, Array | bool]
+"""How far apart two sides may be, and where that is claimed: any shape, broadcast to what is seen."""
+
+
 def of_run(observed: str, run: str, array: Array) -> Side:
     """The side of a comparison that a run shows, any shape."""
     return Side(f"{QUANTITIES[observed]} of `{run}`", run, array)
@@ -502,14 +506,9 @@ def by_definition(observed: str, run: str, array: Array) -> Side:
     return Side(f"{QUANTITIES[observed]} by definition", run, array)
 
 
-def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: tuple[Array | float, Array | bool], *,
+def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: Leeway, *,
          observed: str = "output", first_row: int = 0) -> Measured:
-    """The result, as it is. If the scene keeps what is compared, it keeps the sides of the worst
-    result.
-
-    bound: how far apart they may be, and where that is claimed; of any shape, broadcast to that of
-    what is seen.
-    """
+    """The result, as it is. If the scene keeps what is compared, it keeps the worst one's sides."""
     if scene.kept is None or (scene.kept and scene.kept[0].margin >= result.margin):
         return result
     shape, (allowance, claims) = seen.array.shape, bound
@@ -523,6 +522,20 @@ def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: tupl
     whole = replace(expected, array=np.broadcast_to(expected.array, shape))
     scene.kept[:] = [Compared(result.margin, index, axes, seen, whole, claimed, wrong, first_row)]
     return result
+
+
+def compare(scene: Scene, relation: str, seen: Side, expected: Side, bound: Leeway, *, what: str,
+            observed: str = "output") -> Measured:
+    """Compares two sides as `measure` does, and keeps them as `keep` does."""
+    return keep(scene, measure(relation, seen.array, expected.array, *bound, what=what), seen, expected, bound,
+                observed=observed)
+
+
+def compare_exactly(scene: Scene, relation: str, seen: Side, expected: Side, claimed: Array, *, what: str,
+                    observed: str = "output") -> Measured:
+    """Compares two sides for equality as `equal` does, and keeps them as `keep` does."""
+    return keep(scene, equal(relation, seen.array, expected.array, claimed, what=what), seen, expected, (0.0, claimed),
+                observed=observed)
 
 
 def visible(scene: Scene, run: str) -> Array:

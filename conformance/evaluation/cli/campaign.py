@@ -23,19 +23,18 @@ from attnspec.cli.options import (
     OneOf,
     Seconds,
     available_cpus,
+    checked_plan,
     keep_apart,
-    known_targets,
-    plan_from,
     typed_command,
 )
 from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan, Shard
+from attnspec.core.texts import count_noun
 from attnspec.record.events import BlockJudged, Event
 from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import Result, Session, describe_environment
 from attnspec.subjects.findings import findings_of
 
@@ -203,10 +202,8 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, shard: S
 
 
 def _plan(targets: Sequence[str], recipes: int, **options: Given) -> Plan:
-    plan = plan_from(targets or CHOSEN, options)
-    plan = replace(plan, targets=in_order(plan.targets), more={RECIPES_OF: (str(recipes),)})
-    known_targets(plan)
-    return plan
+    plan = checked_plan(targets or CHOSEN, options)
+    return replace(plan, targets=in_order(plan.targets), more={RECIPES_OF: (str(recipes),)})
 
 
 @dataclass(frozen=True, slots=True)
