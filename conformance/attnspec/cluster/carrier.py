@@ -197,8 +197,8 @@ def _judge_there() -> Callable[[str], str]:
 
 def without_attnspec(address: str, reason: str) -> UsageError:
     """Makes the error for a worker that does not understand the question."""
-    return UsageError(f"the worker {address} cannot judge ({reason.rstrip('.')}). Install attnspec "
-                      f"{attnspec.__version__} in its environment.")
+    return UsageError(f"the worker {address} cannot judge ({reason.rstrip('.')}). Install "
+                      f"attnspec {attnspec.__version__} in its environment.")
 
 
 _RESOURCE_NAMES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
@@ -349,10 +349,7 @@ Groups = Mapping[Group, Jobs]
 
 @dataclass(slots=True)
 class ClusterCarrier:
-    """Carries out jobs on a cluster.
-
-    tell_user: prints a line that no record has.
-    """
+    """Carries out jobs on a cluster. tell_user: prints a line that no record has."""
 
     connection: Connection
     workforce: ClusterWorkers
@@ -497,7 +494,7 @@ class _TaskDealing:
         done = [future for future in self.dealt_parts if future.done()]
         for future in done:
             self._take_result_of_task(self.connection.result_of(future),
-                               self.dealt_parts.pop(future).groups)
+                                      self.dealt_parts.pop(future).groups)
         return bool(done)
 
     def _take_result_of_task(self, part: TaskResult, groups: Groups) -> None:
