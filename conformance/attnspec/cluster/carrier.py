@@ -128,9 +128,8 @@ class Connection:
 
     def ask(self, question: WorkerQuestion,
             workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
-        """Asks these workers, and returns answers, or why a worker cannot answer.
-
-        A worker that has died meanwhile is left out.
+        """Asks these workers, and returns answers, or why a worker cannot answer. A worker that
+        has died meanwhile is left out.
         """
         answers = dict[str, WorkerAnswer | str]()
         for address in workers:
@@ -182,10 +181,8 @@ class Connection:
 
 
 def _judge_there() -> Callable[[str], str]:
-    """Makes the function that a worker calls.
-
-    Dask sends a function within a function as code, not as a name to import. The scheduler unpacks
-    it too, and need not have attnspec.
+    """Makes the function that a worker calls. Dask sends a function within a function as code, not
+    as a name to import. The scheduler unpacks it too, and need not have attnspec.
     """
     def judge(text: str) -> str:
         from attnspec.cluster.worker import judge_text  # noqa: PLC0415  (there)
@@ -229,10 +226,8 @@ class ClusterWorkers:
     unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Asks all workers.
-
-        Raises UsageError for a worker that is unfit, where there is none, and where none has the
-        device.
+        """Asks all workers. Raises UsageError for a worker that is unfit, where there is none, and
+        where none has the device.
         """
         for unfit in self.refresh():
             raise unfit
@@ -278,9 +273,8 @@ class ClusterWorkers:
         return answer
 
     def _check_releases(self, address: str, answer: WorkerAnswer) -> None:
-        """Raises UsageError where two workers have different releases of a library.
-
-        They might judge differently, and chance decides which of them judges.
+        """Raises UsageError where two workers have different releases of a library. They might
+        judge differently, and chance decides which of them judges.
         """
         for target, release in answer.releases.items():
             if answer.missing[target]:
@@ -314,9 +308,8 @@ class ClusterWorkers:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a header says of all workers; all values where they differ.
-
-        The cards of subjects tell the workers apart.
+        """What a header says of all workers; all values where they differ. The cards of subjects
+        tell the workers apart.
         """
         values: dict[str, dict[str, None]] = {}
         for answer in self.answers.values():
@@ -361,9 +354,8 @@ class ClusterCarrier:
         return self.workforce.environment
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Carries out every job, and passes on its result at once.
-
-        After an interruption the other jobs are left.
+        """Carries out every job, and passes on its result at once. After an interruption the other
+        jobs are left.
         """
         question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit_workers=set())
@@ -470,9 +462,8 @@ class _TaskDealing:
         return groups
 
     def _groups_a_task(self, waiting: int, slots: int) -> int:
-        """Computes how many groups make a task.
-
-        A task should be worth the start of a process, and leave no worker idle.
+        """Computes how many groups make a task. A task should be worth the start of a process, and
+        leave no worker idle.
         """
         worth = 1
         if self._seconds:
@@ -498,7 +489,6 @@ class _TaskDealing:
         return bool(done)
 
     def _take_result_of_task(self, part: TaskResult, groups: Groups) -> None:
-        """Passes on the result of one task."""
         self._judged_count += len(groups)
         self._seconds += part.seconds
         jobs = [job for of_one in groups.values() for job in of_one]

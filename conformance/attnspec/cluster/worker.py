@@ -64,10 +64,8 @@ def read_address(text: str) -> ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class WorkerQuestion:
-    """Asks a worker what it can judge.
-
-    plan: of a run; a plan without targets asks for all registered subjects.  folder: the working
-    directory of the client.
+    """Asks a worker what it can judge. plan: of a run; a plan without targets asks for all
+    registered subjects.  folder: the working directory of the client.
     """
 
     plan: Plan
@@ -95,9 +93,8 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of a run that one worker carries out.
-
-    run: the name of the run, by which the worker finds the processes of it.
+    """A part of a run that one worker carries out. run: the name of the run, by which the worker
+    finds the processes of it.
     """
 
     run: str
@@ -109,10 +106,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task.
-
-    lines: of its record.  defects: failures of attnspec itself.  wrong: why there is no result.
-    seconds: how long it took, without the start of its process.
+    """The result of a task. lines: of its record.  defects: failures of attnspec itself.  wrong:
+    why there is no result. seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()

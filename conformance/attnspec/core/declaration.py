@@ -189,8 +189,7 @@ class Limits(KeywordLimits):
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
         """Whether so many queries and keys are taken, under the causal flag or without it."""
-        limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
-        return all(LENGTHS[limit](T, S) for limit in limits)
+        return LENGTHS[self.lengths](T, S) and (not causal or LENGTHS[self.causal_lengths](T, S))
 
     def is_biased(self, projection: str) -> bool:
         """Whether the layer adds a bias to this projection: query, key, value or out."""

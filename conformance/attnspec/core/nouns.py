@@ -112,3 +112,7 @@ class Kind(enum.Enum):
 def is_bare(target: str) -> bool:
     """Whether a target names a function of one's own, of which no manifest speaks."""
     return ":" in target
+
+
+LARGEST_INTEGER = 10**18
+"""Whole numbers of a record are smaller: divisions of larger ones overflow."""

@@ -91,6 +91,7 @@ class Engine:
         self._missing_targets: dict[str, TargetError] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
         self._known_findings: dict[str, tuple[KnownFinding, ...]] = {}
+        self._known_deviations: dict[str, tuple[Deviation, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
@@ -153,6 +154,15 @@ class Engine:
             self._known_findings[target] = () if found is None else findings_about(
                 target, found.library, self.plan.implementations, device)
         return self._known_findings[target]
+
+    def _deviations(self, target: str) -> tuple[Deviation, ...]:
+        """The known failures of a subject: those of its manifest, and those of the baseline."""
+        if target not in self._known_deviations:
+            found = self._find_registered(target)
+            declaration = with_baseline(found.declaration if found else Declaration(),
+                                        self._baseline.get(target, ()))
+            self._known_deviations[target] = declaration.deviations
+        return self._known_deviations[target]
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and
@@ -364,14 +374,12 @@ class Engine:
     def compare_with_known(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of its subject's known failures. Loads nothing."""
         found = self._find_registered(outcome.subject)
-        declaration = found.declaration if found else Declaration()
-        deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
-        told = with_deviations(outcome, deviations, found.library.version if found else "")
+        told = with_deviations(outcome, self._deviations(outcome.subject),
+                               found.library.version if found else "")
         told = with_convention(with_choice(told, self._findings(outcome.subject)),
                                self._known_conventions)
-        does_gate = does_gate_run(told.verdict, told.level, strict=self.plan.strict)
-        is_new = told.verdict in FAILURES and does_gate
-        if is_new and self.plan.baseline:
+        if self.plan.baseline and told.verdict in FAILURES and does_gate_run(
+                told.verdict, told.level, strict=self.plan.strict):
             return mark_as_new(told, *self._novelty(told))
         return told
 

@@ -106,10 +106,8 @@ MAX_NAMES = 20
 
 
 def gradients_in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[Any]:
-    """Orders the gradients, of any shape, as these arguments; None where one is missing.
-
-    Raises NotReached where the arguments include parameters and every gradient of a parameter is
-    missing.
+    """Orders the gradients, of any shape, as these arguments; None where one is missing. Raises
+    NotReached where the arguments include parameters and every gradient of a parameter is missing.
     """
     gradients = {name: returned.get(own_name(name)) for name in wrt}
     of_parameters = [each for name, each in gradients.items() if is_parameter(name)]
@@ -149,7 +147,6 @@ SplitAnswer = Callable[[Any], Tuple[Any, Any]]
 def bind_cache(function: Callable[..., Any], calls: Mapping[str, Any],
                split: SplitAnswer) -> Callable[..., Any]:
     """Makes a decoder's earlier calls, and returns its last call as a function without a cache.
-
     parted: splits what the decoder returns into the answer and the cache.
     """
     caches: Dict[str, Any] = {"": None}
@@ -285,9 +282,8 @@ def _call_function(function: Any, lift: Any, given: Arguments, arrays: Sequence[
 
 
 def _hand_over_arrays(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
-    """Makes the framework's array for each array, of any shape, by the array's id.
-
-    An array that occurs twice becomes one object.
+    """Makes the framework's array for each array, of any shape, by the array's id. An array that
+    occurs twice becomes one object.
     """
     handed: Dict[int, Any] = {}
     for each in arrays:
@@ -386,9 +382,8 @@ def _order_backward_gradients(returned: Any, given: Arguments) -> List[Any]:
 
 
 def _read_answer(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
-    """Reads the output, (B,H,T,Dv) or (B,T,M), and whatever was asked for beside it.
-
-    That may be the weights, (B,H,T,S) or (B,T,S), the log-sum-exp, (B,H,T), or both.
+    """Reads the output, (B,H,T,Dv) or (B,T,M), and whatever was asked for beside it. That may be
+    the weights, (B,H,T,S) or (B,T,S), the log-sum-exp, (B,H,T), or both.
     """
     if len(shapes) == 1:
         return [_read_entries(returned, ANSWER_NAMES[0], 0, shapes[0], lift)]

@@ -76,9 +76,8 @@ def _find_source(thing: Any) -> Optional[List[Any]]:
 
 
 def _describe_parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
-    """Describes each parameter: name, kind, default. None where there is no signature.
-
-    For a module of PyTorch, whose call hides its parameters, it describes those of `forward`.
+    """Describes each parameter: name, kind, default. None where there is no signature. For a
+    module of PyTorch, whose call hides its parameters, it describes those of `forward`.
     """
     parameters = quietly(lambda: list(inspect.signature(function).parameters.values()))
     forward = getattr_(function, "forward", None)

@@ -96,7 +96,6 @@ def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries],
 
 def span_memory(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
     """Returns the bytes that an array, any shape, spans, and its layout if it is not contiguous.
-
     Gaps between its entries are sent as zeros, so that their content never varies.
     """
     if array.flags.c_contiguous:
@@ -218,7 +217,6 @@ class Incoming:
 
     def watch_arrays(self, arrays: Sequence[Entries]) -> Callable[[], List[int]]:
         """Returns a function that lists which of the frame's arrays, any shape, have changed.
-
         Arrays that were sent are copied for this; shared memory still has the original.
         """
         body, layouts, room = self._body, self._layouts, self._room

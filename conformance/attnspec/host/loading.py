@@ -160,10 +160,8 @@ def _module_from_file(path: Path) -> Any:
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Runs a file's text.
-
-    Python's own loader may run the compiled copy of another text that is as long and was written
-    within the same second.
+    """Runs a file's text. Python's own loader may run the compiled copy of another text that is as
+    long and was written within the same second.
     """
 
     def get_code(self, fullname: str) -> Any:
@@ -211,9 +209,8 @@ def _describe_raised(raised: BaseException) -> Dict[str, Any]:
 
 
 def _describe_absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
-    """Describes which module is missing, and where it was sought.
-
-    It says whether the module is the one that was asked for, and lists its siblings.
+    """Describes which module is missing, and where it was sought. It says whether the module is
+    the one that was asked for, and lists its siblings.
     """
     absent = missing.name or str(missing)
     parent = absent.rpartition(".")[0]

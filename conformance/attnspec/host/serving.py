@@ -240,9 +240,8 @@ def _distribution_of(package: str) -> str:
 
 
 def serve(requests: int, answers: int, memory: int) -> None:
-    """Answers requests of one descriptor on the other, until it ends.
-
-    memory: the descriptor of shared memory; -1 for none.
+    """Answers requests of one descriptor on the other, until it ends. memory: the descriptor of
+    shared memory; -1 for none.
     """
 
     def fill(view: memoryview) -> int:

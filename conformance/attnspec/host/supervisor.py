@@ -32,9 +32,8 @@ GRACE_SECONDS = 0.3  # seconds to end by itself, and then to say where it stands
 
 
 def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """Runs the process until it ends, or until the pipe closes.
-
-    It runs Python with these files, or a command that reads stdin and writes stdout itself.
+    """Runs the process until it ends, or until the pipe closes. It runs Python with these files,
+    or a command that reads stdin and writes stdout itself.
     """
     _adopt_orphans()
     folder = Path(tempfile.mkdtemp())
@@ -169,7 +168,6 @@ def _read_printed(folder: Path) -> str:
 
 
 def _read_end_of_file(path: Path) -> str:
-    """Reads the end of a file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - MAX_TOLD_CHARACTERS))

@@ -115,9 +115,8 @@ def _raising_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
 
 
 class HostProcess:
-    """Starts the process, exchanges frames with it before deadlines, and ends it.
-
-    Raises TargetError where the process cannot be started.
+    """Starts the process, exchanges frames with it before deadlines, and ends it. Raises
+    TargetError where the process cannot be started.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -216,9 +215,8 @@ class HostProcess:
             return count
 
     def remember_host(self, about: Header) -> None:
-        """Notes the process id of the host, and whether it shares memory.
-
-        The id serves to end the host if its supervisor has been ended.
+        """Notes the process id of the host, and whether it shares memory. The id serves to end the
+        host if its supervisor has been ended.
         """
         pid = about.get("pid")
         self._pid = pid if isinstance(pid, int) else 0
@@ -367,10 +365,8 @@ class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
 
 
 class Client:
-    """Represents one host, started when it is first needed.
-
-    about: what the host said of itself.  life: the number of the process that answers; each death
-    increases it.
+    """Represents one host, started when it is first needed. about: what the host said of itself.
+    life: the number of the process that answers; each death increases it.
     """
 
     def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (),
@@ -467,9 +463,8 @@ class Client:
 
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = MAX_PLAIN_BYTES,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
-        """Sends a request and waits for the answer.
-
-        is_call: whether its time counts for the item; an import has a deadline of its own.
+        """Sends a request and waits for the answer. is_call: whether its time counts for the item;
+        an import has a deadline of its own.
         """
         assert not self._is_at_work, "an answer is still awaited"
         if self._process is None:
@@ -526,10 +521,8 @@ class Client:
         self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
-        """Returns the processor seconds of the host, 0 once it has ended.
-
-        Where they cannot be seen, it returns the time of a clock. Only a difference means
-        something.
+        """Returns the processor seconds of the host, 0 once it has ended. Where they cannot be
+        seen, it returns the time of a clock. Only a difference means something.
         """
         pid = self.about.get("pid")
         if not self.surroundings.is_here or not isinstance(pid, int):
@@ -573,9 +566,8 @@ _HAS_PROC = Path("/proc/self/stat").is_file()
 
 
 def processor_seconds(pid: int) -> float:
-    """Returns the processor seconds of all threads of a process, 0 once it has ended.
-
-    Where the system does not say them, it returns the time of a clock.
+    """Returns the processor seconds of all threads of a process, 0 once it has ended. Where the
+    system does not say them, it returns the time of a clock.
     """
     if not _HAS_PROC:
         return time.monotonic()

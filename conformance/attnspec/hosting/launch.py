@@ -50,9 +50,8 @@ def first_line(count: int) -> bytes:
 
 
 def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
-    """Makes the program of supervisor, host and settings.
-
-    shared: the descriptor of shared memory; -1 for none.
+    """Makes the program of supervisor, host and settings. shared: the descriptor of shared memory;
+    -1 for none.
     """
     settings: dict[str, Any] = {"without": _REVEALING_PREFIXES, "memory": surroundings.memory,
                                 "shared": shared}
@@ -91,9 +90,8 @@ def _host_environment(surroundings: Surroundings) -> dict[str, str]:
 
 
 def process_environment(surroundings: Surroundings) -> dict[str, str] | None:
-    """Makes the variables of a program that speaks the protocol; None for Python.
-
-    Python inherits this process's variables, and its supervisor changes them.
+    """Makes the variables of a program that speaks the protocol; None for Python. Python inherits
+    this process's variables, and its supervisor changes them.
     """
     if surroundings.speaks is HostLanguage.PYTHON:
         return None

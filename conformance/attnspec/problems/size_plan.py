@@ -138,7 +138,8 @@ def demands_that_meet(demands: tuple[Demand, ...], limits: Limits) -> Array:
     # a demand of each kind that may meet the same
     kinds = dict(zip(reversed(found), reversed(demands), strict=True))
     numbers = {kind: number for number, kind in enumerate(kinds)}
-    meeting = [[kind.can_meet(dict(aim), limits) for kind in kinds.values()] for aim in all_aims()]
+    meeting = [[kind.can_meet(spans, limits) for kind in kinds.values()]
+               for spans in map(dict, all_aims())]
     return np.array(meeting, bool)[:, [numbers[each] for each in found]]
 
 

@@ -162,9 +162,8 @@ def as_ranking(plan: Plan, stop_after: int = 0, sharing: Sharing | None = None) 
 
 
 def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
-    """Reads the ranking that the record holds; None where there is no record yet.
-
-    Raises UsageError where the record is of another kind of run, or of another plan.
+    """Reads the ranking that the record holds; None where there is no record yet. Raises
+    UsageError where the record is of another kind of run, or of another plan.
     """
     if not path.exists() or not path.stat().st_size:
         return None
@@ -214,9 +213,8 @@ class RankJobs:
         return KernelWorker(self.plan, int(self.plan.more[STOP_AFTER][0]), self._breadcrumb)
 
     def carry_out(self, job: KernelJob) -> KernelRanked:
-        """Judges a kernel.
-
-        The digest of its file is computed first, since the file may change meanwhile.
+        """Judges a kernel. The digest of its file is computed first, since the file may change
+        meanwhile.
         """
         digest = file_digest(job.target)
         return replace(self._worker.rank(job.target), digest=digest)
@@ -352,9 +350,8 @@ _DEATH_VERDICTS = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 @dataclass(slots=True)
 class KernelScore:
-    """Counts how a kernel's `must` clauses come out.
-
-    untried_clauses: those that were left out once the kernel was dropped.
+    """Counts how a kernel's `must` clauses come out. untried_clauses: those that were left out
+    once the kernel was dropped.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -434,9 +431,8 @@ def _first_failure(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure
 
 
 def _closest_margin(outcomes: Iterable[Outcome]) -> tuple[float, str]:
-    """Finds the largest margin of `must` clauses, also of failing ones, and its clause.
-
-    The margin of a value that is not a number counts as infinite.
+    """Finds the largest margin of `must` clauses, also of failing ones, and its clause. The margin
+    of a value that is not a number counts as infinite.
     """
     margins: list[tuple[float, str]] = []
     for each in outcomes:

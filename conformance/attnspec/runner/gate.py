@@ -176,10 +176,8 @@ def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
 
 
 def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
-    """Returns the verdict on an item.
-
-    If the user interrupts while a failing case is being made smaller, pytest ends with the failure
-    as it is known so far.
+    """Returns the verdict on an item. If the user interrupts while a failing case is being made
+    smaller, pytest ends with the failure as it is known so far.
     """
     failing: list[Outcome] = []
     judge.tell = failing.append
@@ -270,9 +268,8 @@ _ITEM_ID = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dt
 
 
 class GateCost:
-    """A pytest plugin that prints what gates cost.
-
-    Every pytest session loads it, so it imports no framework.
+    """A pytest plugin that prints what gates cost. Every pytest session loads it, so it imports no
+    framework.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -318,9 +315,8 @@ class GateCost:
             yield f"attnspec gate {gate}: {count} items{how}; {took}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Adds up the seconds of gates' items.
-
-        Under xdist, this hook receives the reports of the workers, too.
+        """Adds up the seconds of gates' items. Under xdist, this hook receives the reports of the
+        workers, too.
         """
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate_of_item(report.nodeid)

@@ -74,11 +74,26 @@ class TellsFailures(Protocol):
 
 
 @runtime_checkable
+class KnowsTried(Protocol):
+    """A source of which most jobs end without a call: a clause does not apply."""
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether a job of a subject that is loaded will call it."""
+
+
+@runtime_checkable
 class CountsCompiling(Protocol):
     """A source whose subjects may compile for minutes."""
 
     def seconds_compiling(self, target: str) -> float:
         """Returns the seconds that compilers have taken so far for a subject."""
+
+
+LAW_FILE = "law"
+"""The file of a run's folder with the law, as the command has read it."""
+
+UNTOLD = "attnspec-untold"
+"""The property of a report, and the part of a worker's output, with ends that had no report."""
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
@@ -149,10 +164,8 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Says how a run is divided.
-
-    timings: an earlier record, whose seconds say which groups take long; None: all jobs cost the
-    same.
+    """Says how a run is divided. timings: an earlier record, whose seconds say which groups take
+    long; None: all jobs cost the same.
     """
 
     shard: Shard
@@ -213,9 +226,8 @@ def _group_of_job(job: Job) -> Group:
 
 
 def _cost_of_groups(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
-    """Returns each group's seconds in the earlier record.
-
-    A group that is not in the record is taken to cost the mean of a job times its number of jobs.
+    """Returns each group's seconds in the earlier record. A group that is not in the record is
+    taken to cost the mean of a job times its number of jobs.
     """
     counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
     timed = counts.keys() & seconds.keys()

@@ -63,6 +63,9 @@ class Judge(Protocol):
     def find_refused(self, target: str) -> Mapping[str, str]:
         """Returns what a subject refuses, with its words, as far as that is known."""
 
+    def applies(self, item: Item) -> bool:
+        """Whether the subject takes what an item needs. Raises AttnspecError as `card` does."""
+
     def try_item(self, item: Item) -> Outcome:
         """Judges one item. Raises AttnspecError where the subject cannot be loaded."""
 
@@ -323,6 +326,10 @@ class TrialJobs:
     def card(self, target: str) -> SubjectCard:
         """Returns the engine's card of the subject."""
         return self.judge.card(target)
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether the item's clause applies to its subject, or one case is replayed."""
+        return bool(self.recipe) or not isinstance(job, Item) or self.judge.applies(job)
 
     def carry_out(self, job: Item) -> Done:
         """Tries an item."""

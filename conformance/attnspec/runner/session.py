@@ -32,10 +32,9 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
+from attnspec.core.surroundings import ONE_THREAD, SUBJECT_LIBRARIES, XLA_ONE_THREAD
 from attnspec.record.events import (
     OWN_DEVICE,
-    SUBJECT_LIBRARIES,
     Done,
     Event,
     Handler,
@@ -44,10 +43,11 @@ from attnspec.record.events import (
     RunStarted,
 )
 from attnspec.record.outcome import Outcome
-from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
+from attnspec.runner.jobs import LAW_FILE, JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.spec.clause import Spec
+from attnspec.spec.load import hand_over_law
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.installed import audited_environment
 
@@ -65,10 +65,8 @@ _UNUSED_PLUGINS = ("terminal", "cacheprovider", "faulthandler", "logging", "warn
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a run.
-
-    done: in the order of the plan.  defects: failures of attnspec itself, to be shown and
-    reported.
+    """The result of a run. done: in the order of the plan.  defects: failures of attnspec itself,
+    to be shown and reported.
     """
 
     exit_code: int
@@ -162,6 +160,7 @@ class Session:
 
         folder.mkdir()
         (folder / "pytest.ini").write_text(_PYTEST_CONFIGURATION, encoding="utf-8")
+        hand_over_law(folder / LAW_FILE)
         listener.watch_folder(folder)
         with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])
@@ -315,10 +314,8 @@ def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> I
 
 
 def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
-    """Describes versions, machine and threads, by which a reader compares two records.
-
-    If subjects run in another environment, the versions are of that one, and `judge` describes
-    this one.
+    """Describes versions, machine and threads, by which a reader compares two records. If subjects
+    run in another environment, the versions are of that one, and `judge` describes this one.
     """
     own = {
         "attnspec": attnspec.__version__,
@@ -355,9 +352,8 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def _torch_has_one() -> Iterator[None]:
-    """Limits PyTorch to one thread by its own call.
-
-    PyTorch's first call sets the pool to what PyTorch was last asked for.
+    """Limits PyTorch to one thread by its own call. PyTorch's first call sets the pool to what
+    PyTorch was last asked for.
     """
     torch: Any = sys.modules.get("torch")  # not imported: then it has no threads
     if torch is None:
@@ -373,8 +369,7 @@ def _torch_has_one() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> ThreadpoolController:
-    """Finds the pools of this process, again after each import, which may have added one.
-
-    The search takes milliseconds, and a gate has hundreds of items.
+    """Finds the pools of this process, again after each import, which may have added one. The
+    search takes milliseconds, and a gate has hundreds of items.
     """
     return ThreadpoolController()

@@ -6,9 +6,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from attnspec.core import paths
 from attnspec.core.conventions import PROFILES
@@ -304,13 +304,35 @@ def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()
     files, own = _files(folder), read_added(added)
     if own or tell is not _give_up:
         return _law(folder, files, own, tell)
-    return _load_once(folder, shown_path(folder), tuple(files.items()))
+    # places are told from the working folder
+    key = folder, shown_path(folder), (*files, _digest(*files.values()))
+    if key not in _read_laws:
+        law = _law(folder, files, (), _give_up)
+        for earlier in list(_read_laws)[:-1]:
+            del _read_laws[earlier]
+        _read_laws[key] = law
+    return _read_laws[key]
 
 
-@lru_cache(maxsize=2)
-def _load_once(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) -> Spec:
-    """The law of these files, read once: a process may make many engines. Places are told from the working folder."""
-    return _law(folder, dict(files), (), _give_up)
+_LawKey: TypeAlias = tuple[Path, str, tuple[str, ...]]
+_read_laws: dict[_LawKey, Spec] = {}
+"""The two laws that were read last: a process may make many engines."""
+
+
+def hand_over_law(file: Path) -> None:
+    """Write down what was read of the law, for processes of the same run."""
+    import pickle  # noqa: PLC0415  (weight: no other command needs it)
+
+    file.write_bytes(pickle.dumps(_read_laws))
+
+
+def take_over_law(file: Path) -> None:
+    """Take the law that another process of this run has read, which takes four times as long as this. It is read anew
+    where its files are others now.
+    """
+    import pickle  # noqa: PLC0415  (as above)
+
+    _read_laws.update(pickle.loads(file.read_bytes()))
 
 
 def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added], tell: Callable[[SpecError], None]) -> Spec:

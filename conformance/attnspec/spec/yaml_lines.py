@@ -34,6 +34,7 @@ _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control character
 """What no text of ours holds: it does not show, changes what a terminal or a page shows, or cannot be written down."""
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False,
                              ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+_NUMBERS_BEGIN = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -167,6 +168,7 @@ class _Builder:
         self._parser = _PARSER(text)
         self._file = file
         self._error = error
+        self._places: dict[int, FileLocation] = {}  # by line, on which a key and its value stand
 
     def document(self) -> object:
         """The one document of the stream; None for an empty one."""
@@ -232,12 +234,15 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         text: str = event.value
-        if found := _HIDDEN.search(text):  # an escape, as in "\x1b"
-            raise self._complain(_show_hidden_character(found[0]), event)
         if event.style:  # quoted or a block: text, whatever it looks like
+            # an escape, as in "\x1b": what is written out was looked at as a whole
+            if event.style == '"' and (found := _HIDDEN.search(text)):
+                raise self._complain(_show_hidden_character(found[0]), event)
             return text
         if text.lower() in _WORDS:
             return _WORDS[text.lower()]
+        if text[0] not in _NUMBERS_BEGIN:
+            return text
         if _INTEGER.fullmatch(text):
             if len(text) > _LONGEST:
                 raise self._complain("this number is too long. Quote it if text is meant.", event)
@@ -245,7 +250,10 @@ class _Builder:
         return float(text) if _NUMBER.fullmatch(text) else text
 
     def _place(self, event: yaml.Event) -> FileLocation:
-        return FileLocation(self._file, event.start_mark.line + 1 if event.start_mark else 0)
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if line not in self._places:
+            self._places[line] = FileLocation(self._file, line)
+        return self._places[line]
 
     def _complain(self, message: str, event: yaml.Event) -> AttnspecError:
         return self._error(message, where=self._place(event))

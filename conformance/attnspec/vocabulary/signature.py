@@ -137,9 +137,11 @@ def choices(hint: Hint) -> dict[str, object]:
 def is_spelled_by(hint: Hint, value: object) -> bool:
     """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping)."""
     form = form_of(hint)
-    if form in (TypeForm.ANNOTATED, TypeForm.UNION):
-        options = typing.get_args(hint)
-        return any(is_spelled_by(option, value) for option in (options[:1] if form is TypeForm.ANNOTATED else options))
+    options = typing.get_args(hint)
+    if form is TypeForm.ANNOTATED:
+        return is_spelled_by(options[0], value)
+    if form is TypeForm.UNION:
+        return any(is_spelled_by(option, value) for option in options)
     kinds = _SPELLED[hint if form is TypeForm.PLAIN else form]
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
@@ -189,9 +191,6 @@ def _limits(annotations: tuple[object, ...]) -> dict[str, object]:
     return limits
 
 
-__all__ = ["ORIGINAL", "Between", "Bound", "Drawn", "DrawnName", "Function", "Parameter", "RunName", "check_word",
-           "json_schema_of", "look_up", "parameters_of"]
-
 Function = Callable[..., object]
 
 
@@ -230,15 +229,16 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
     parameters = inspect.signature(function).parameters.values()
     own = {p.name: Parameter(p.name, hints[p.name], p.default, p.default is p.empty)
            for p in parameters if p.kind is p.KEYWORD_ONLY}
-    unpacked = (typing.get_args(hints[p.name])[0] for p in parameters if p.kind is p.VAR_KEYWORD)
-    return own | {name: Parameter(name, hint, _unsaid(hint), required=False) for table in unpacked
-                  for name, hint in typing.get_type_hints(table, include_extras=True).items()}
+    for table in (typing.get_args(hints[p.name])[0] for p in parameters if p.kind is p.VAR_KEYWORD):
+        for name, hint in typing.get_type_hints(table, include_extras=True).items():
+            own[name] = Parameter(name, hint, _first_choice(hint), required=False)
+    return own
 
 
-def _unsaid(hint: Hint) -> object:
+def _first_choice(hint: Hint) -> object:
     """A table argument's default (`**lists: Unpack[Lists]`): its first choice, `any`."""
-    return next(choice for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE
-                for choice in choices(option).values())
+    options = next(option for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE)
+    return next(iter(choices(options).values()))
 
 
 def look_up(name: str, table: Mapping[str, Function], kind: str, where: FileLocation) -> Function:
@@ -263,8 +263,11 @@ def check_word(word: Word, function: Function, kind: str, *, drawn: Collection[s
             raise SpecError(f"{title} takes no arguments; {name!r} is given.", where=_place_of(word, name))
         if name not in wanted:
             raise SpecError.unknown(f"argument of {title}", name, wanted, where=_place_of(word, name))
-    readers = {name: _ArgumentReader(title, name, _place_of(word, name), drawn, runs) for name in wanted}
-    return Bound(word.name, {name: _bind(parameter, word, readers[name]) for name, parameter in wanted.items()})
+
+    def reader_of(name: str) -> _ArgumentReader:
+        return _ArgumentReader(title, name, _place_of(word, name), drawn, runs)
+
+    return Bound(word.name, {name: _bind(parameter, word, reader_of) for name, parameter in wanted.items()})
 
 
 def json_schema_of(function: Function) -> dict[str, object]:
@@ -290,14 +293,14 @@ def _place_of(word: Word, name: str) -> FileLocation:
     return word.args.place_of(name) if isinstance(word.args, Located) else word.where
 
 
-def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
+def _bind(parameter: Parameter, word: Word, reader_of: Callable[[str], _ArgumentReader]) -> object:
     if parameter.name in word.args:
-        return reader.read(parameter.hint, word.args[parameter.name])
+        return reader_of(parameter.name).read(parameter.hint, word.args[parameter.name])
     if parameter.required:
-        message = f"{reader.title} needs {parameter.name!r}: {describe_expected(parameter.hint)}."
+        message = f"{reader_of(parameter.name).title} needs {parameter.name!r}: {describe_expected(parameter.hint)}."
         raise SpecError(message, where=word.where)
     if parameter.hint is RunName:  # a default names a run that this clause may not have
-        return reader.read(RunName, parameter.default)
+        return reader_of(parameter.name).read(RunName, parameter.default)
     return parameter.default
 
 
@@ -321,11 +324,7 @@ class _ArgumentReader:
 
     def read(self, hint: Hint, value: object) -> object:
         """The value as the type wants it. Raises SpecError if it is of another type."""
-        readers: Mapping[TypeForm, Callable[[Hint, object], object]] = {
-            TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union,
-            TypeForm.CHOICE: self._choice, TypeForm.LIST: self._list, TypeForm.PAIR: self._pair,
-            TypeForm.MAPPING: self._mapping}
-        return readers[form_of(hint)](hint, value)
+        return _READERS[form_of(hint)](self, hint, value)
 
     def _plain(self, hint: Hint, value: object) -> object:
         if hint is Drawn:
@@ -413,3 +412,11 @@ class _ArgumentReader:
         listed = f" Write [{value}]." if is_list and isinstance(value, str) and len(value) <= LONGEST_SHOWN else ""
         message = f"{self.name!r} of {self.title} should be {describe_expected(hint)}, not {describe(value)}.{listed}"
         return SpecError(message, where=self.where)
+
+
+_READERS: Mapping[TypeForm, Callable[[_ArgumentReader, Hint, object], object]] = {
+    TypeForm.PLAIN: _ArgumentReader._plain, TypeForm.ANNOTATED: _ArgumentReader._ranged,
+    TypeForm.UNION: _ArgumentReader._union, TypeForm.CHOICE: _ArgumentReader._choice,
+    TypeForm.LIST: _ArgumentReader._list, TypeForm.PAIR: _ArgumentReader._pair,
+    TypeForm.MAPPING: _ArgumentReader._mapping}
+"""How a value is read, by the form of its type."""

@@ -48,9 +48,8 @@ def make_form(function: Callable[..., Any], form: FrameworkForm) -> Callable[...
 
 
 class _JaxForm:
-    """A function in one of the forms that JAX makes of it.
-
-    It traces one program for each set of shapes, on other numbers than those of the call.
+    """A function in one of the forms that JAX makes of it. It traces one program for each set of
+    shapes, on other numbers than those of the call.
     """
 
     def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
@@ -293,7 +292,6 @@ def _platform_version(device: Any) -> str:
 
 
 def _list_devices() -> List[Any]:
-    """Lists the devices of every platform."""
     devices = list(jax.devices())
     try:
         if any(each.platform == "cpu" for each in devices):
@@ -305,9 +303,8 @@ def _list_devices() -> List[Any]:
 
 def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
                    is_inlined: bool) -> Callable[..., Any]:
-    """Makes a function from arrays, any shape, by name to output and gradients.
-
-    pulled: see `_call_with_leaves`.
+    """Makes a function from arrays, any shape, by name to output and gradients. pulled: see
+    `_call_with_leaves`.
     """
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
@@ -320,9 +317,8 @@ def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Seq
 
 def _call_with_leaves(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any,
                       wrt: Sequence[str], once: Sequence[str]) -> Any:
-    """Calls the function with leaves in place of some arguments, arrays of any shape.
-
-    once: the arguments that are the query itself.
+    """Calls the function with leaves in place of some arguments, arrays of any shape. once: the
+    arguments that are the query itself.
     """
     every = making.replace_arguments(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))

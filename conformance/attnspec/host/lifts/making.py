@@ -11,9 +11,8 @@ INPUTS = ("query", "key", "value")
 
 
 class FrameworkForm(NamedTuple):
-    """A form that a framework makes of a function, such as a compiled one.
-
-    mapped: the names of the arguments whose first axis is the batch.
+    """A form that a framework makes of a function, such as a compiled one. mapped: the names of
+    the arguments whose first axis is the batch.
     """
 
     name: str
@@ -62,9 +61,8 @@ def refusing() -> Iterator[None]:
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a call: arrays and mappings of arrays, and the rest.
-
-    A framework takes the rest for constants. A layer's parameters are such a mapping.
+    """The arguments of a call: arrays and mappings of arrays, and the rest. A framework takes the
+    rest for constants. A layer's parameters are such a mapping.
     """
 
     arrays: Dict[str, Any]
@@ -95,9 +93,8 @@ def call_by_name(function: Callable[..., Any], rest: Mapping[str, Any],
 
 def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
                   arrays: Mapping[str, Any]) -> Any:
-    """Calls the function on one entry of the batch.
-
-    A mapped array comes without its first axis, and gets one of length 1.
+    """Calls the function on one entry of the batch. A mapped array comes without its first axis,
+    and gets one of length 1.
     """
     alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
     answer = call_by_name(function, rest, alone)

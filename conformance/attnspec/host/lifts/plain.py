@@ -52,9 +52,8 @@ class Lift:
         return entries.array
 
     def read(self, value: Any) -> Entries:
-        """Reads a NumPy array, any shape. Raises TypeError or ValueError for anything else.
-
-        A PyTorch tensor is read too, also in bfloat16 or with a gradient.
+        """Reads a NumPy array, any shape. Raises TypeError or ValueError for anything else. A
+        PyTorch tensor is read too, also in bfloat16 or with a gradient.
         """
         if is_tensor(value):
             return read_tensor(value)
@@ -84,17 +83,14 @@ class Lift:
         return function(*inputs, **keywords), None
 
     def make_form(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-        """Makes a form of the function, with the same arguments, arrays (B,H,T,D).
-
-        It makes each form once. It raises FormNotMade where there is none; so may a call of the
-        form.
+        """Makes a form of the function, with the same arguments, arrays (B,H,T,D). It makes each
+        form once. It raises FormNotMade where there is none; so may a call of the form.
         """
         raise FormNotMade("NumPy makes no other form of a function")
 
     def give_back(self, value: Any, entries: Entries) -> None:
-        """Copies the framework's array, any shape, into the original if memory is not shared.
-
-        So a change that the call made to its argument is seen.
+        """Copies the framework's array, any shape, into the original if memory is not shared. So a
+        change that the call made to its argument is seen.
         """
 
     def is_lost(self) -> bool:

@@ -59,9 +59,8 @@ def forget_forms() -> None:
 
 
 class _TorchForm:
-    """A function in one of the forms that PyTorch makes of it.
-
-    It makes one program for each set of shapes, on other numbers than those of the call.
+    """A function in one of the forms that PyTorch makes of it. It makes one program for each set
+    of shapes, on other numbers than those of the call.
     """
 
     def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
@@ -322,9 +321,8 @@ class TorchLift(plain.Lift):
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """Computes the output, detached, and gradients, (B,H,T,D) of the query; rows (T,).
-
-        A gradient is zero for an input on which the output does not depend.
+        """Computes the output, detached, and gradients, (B,H,T,D) of the query; rows (T,). A
+        gradient is zero for an input on which the output does not depend.
         """
         leaves = [each.detach().clone().requires_grad_() for each in inputs]
         output = function(*leaves)
@@ -413,10 +411,8 @@ def _kind_of_device(device: str) -> str:
 
 
 def _tensor_of_bits(dtype: str, bits: Any) -> Any:
-    """Makes a tensor of any shape of a dtype that is sent as its bits.
-
-    PyTorch has no int4 and no uint4 that a function can read, so int4 becomes int8, and uint4
-    becomes uint8.
+    """Makes a tensor of any shape of a dtype that is sent as its bits. PyTorch has no int4 and no
+    uint4 that a function can read, so int4 becomes int8, and uint4 becomes uint8.
     """
     if dtype == "int4":
         return torch.from_numpy(((bits.view(np.int8) << 4) >> 4).astype(np.int8))
