@@ -99,8 +99,7 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis,
         return Explanation("masked logits get a finite number, and visible ones may lie lower "
                            f"(`{likeliest}`)",
                            "Use -inf: it is lower than any logit. Rows whose visible logits are "
-                           "all higher than the "
-                           "number are right as they are", "")
+                           "all higher than the number are right as they are", "")
     if likeliest == INVERTED_MASK or diagnosis.located_stage == MASK_IS_INVERTED:
         return _explain_inverted_mask(subject)
     if not diagnosis.located_stage.startswith((NOTHING_SHOWS, SPOILT_BEGINNING)):
@@ -291,8 +290,7 @@ class RaisingExplainer:
         return Explanation(
             f"it raises {raised.origin} where {told}",
             f"Mend it{_declaration_words(self.subject) if is_of_entries else ''}. "
-            "If it is not meant to be called so, "
-            "let it raise an exception that says so",
+            "If it is not meant to be called so, let it raise an exception that says so",
             _declare_refusals(self.subject, [each.refusal for each in found]))
 
 

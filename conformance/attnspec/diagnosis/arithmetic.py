@@ -82,9 +82,7 @@ def _stored_lse_class(dtype: str) -> WiderArithmetic:
     wrong with it.
     """
     return WiderArithmetic("its weights come from a log-sum-exp that is stored in "
-                           f"{dtype}{A_CHOICE}",
-                           _SEPARATE_DIVISION,
-                           {"logsumexp_roundings": 1})
+                           f"{dtype}{A_CHOICE}", _SEPARATE_DIVISION, {"logsumexp_roundings": 1})
 
 
 def _half_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
@@ -110,18 +108,15 @@ def _single_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
         WiderArithmetic(f"its exponentials are off by up to {TORCH_EXP_ULPS} ulp",
                         "Use an exact exp", {"exp_ulps": TORCH_EXP_ULPS}),
         WiderArithmetic(f"its exponentials are off by up to {CUDA_EXP_ULPS} ulp",
-                        "Use an exact exp",
-                        {"exp_ulps": CUDA_EXP_ULPS}),
+                        "Use an exact exp", {"exp_ulps": CUDA_EXP_ULPS}),
         _stored_lse_class(dtype),
         WiderArithmetic("the inputs of its products are rounded to TF32", "Turn TF32 off",
-                        _narrow_words("float16", 4),
-                        is_coarse=True),
+                        _narrow_words("float16", 4), is_coarse=True),
         WiderArithmetic("the inputs of its products are rounded to bfloat16",
                         "Multiply in float32",
                         _narrow_words("bfloat16", 4), is_coarse=True),
         *(WiderArithmetic(f"it computes in {half} throughout", "Compute in float32",
-                          _throughout_words(half), is_coarse=True,
-                          answer_format=half)
+                          _throughout_words(half), is_coarse=True, answer_format=half)
           for half in ("float16", "bfloat16")))
 
 
@@ -129,8 +124,7 @@ def _double_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
         _stored_lse_class(dtype),
         WiderArithmetic("its softmax is computed in float32", "Compute it in float64",
-                        {"softmax": "float32"},
-                        is_coarse=True),
+                        {"softmax": "float32"}, is_coarse=True),
         WiderArithmetic("its softmax is computed in float32, and so are its logits",
                         "Compute them in float64",
                         _storage_words("float32", "softmax", "row_sum", "logits", "weights",
@@ -171,24 +165,20 @@ def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...
         return ()
     # a fused backward pass is assumed to keep it in float32
     products = WiderArithmetic(f"the gradient of its weights is stored in {dtype.value}",
-                               "Keep it in float32",
-                               {"products": 1})
+                               "Keep it in float32", {"products": 1})
     if kind is not Kind.LAYER:
         return (products,)
     biases = WiderArithmetic("partial sums of the gradients of its biases are stored in "
-                             f"{dtype.value}",
-                             "Add them up in float32", {"partial_biases": 1})
+                             f"{dtype.value}", "Add them up in float32", {"partial_biases": 1})
     return biases, products, WiderArithmetic(f"{products.cause}, and so are partial sums of those "
-                                             "of its biases",
-                                             "Do both in float32",
+                                             "of its biases", "Do both in float32",
                                              {**products.words, **biases.words})
 
 
 _ROTARY_CLASSES: Mapping[DType, tuple[WiderArithmetic, ...]] = {
     DType.FLOAT64: (
         WiderArithmetic("its angles are computed in float32",
-                        "Compute frequencies and angles in float64",
-                        {"angle": "float32"}),
+                        "Compute frequencies and angles in float64", {"angle": "float32"}),
         WiderArithmetic("it turns its features in float32", "Compute in float64",
                         {"angle": "float32", "rotation": "float32"})),
     DType.FLOAT32: tuple(
@@ -270,8 +260,7 @@ class ArithmeticExplainer:
                    if self._tried_classes.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None,
-                            breadcrumb=lambda _: None,
-                            sample=0)
+                            breadcrumb=lambda _: None, sample=0)
             # the cheapest question first: the case, then the subject's other answers, then the
             # whole clause
             if (_allows_met(under, failing, met, claimed)
@@ -424,8 +413,7 @@ class ArithmeticExplainer:
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
-                      lambda _: None, shrinks=False,
-                      max_work=CLAUSE_PURSE,
+                      lambda _: None, shrinks=False, max_work=CLAUSE_PURSE,
                       compiling_ends=compiling.end_of_clause if compiling else math.inf)
         # an exception tells nothing of how it rounds
         return not isinstance(trial.hold().failure, Violated)
@@ -436,8 +424,8 @@ def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     rounding.
     """
     # one axis alone, since two shorter ones may change what is computed
-    pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items() if value
-             != failing.by_axis[axis]]
+    pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items()
+             if value != failing.by_axis[axis]]
     return (len(pairs) == 1
             and all(NEARLY_AS_LONG * most <= value < most and most >= LONG_AXIS
                     for value, most in pairs))
@@ -458,8 +446,8 @@ def _is_plain_check(check: Check) -> bool:
     it.
     """
     # several runs, projections and keywords bring errors of their own
-    is_plain = (not any(check.runs.values()) and not check.domain.is_layer and check.needs
-                <= {POSITIONS})
+    is_plain = (not any(check.runs.values()) and not check.domain.is_layer
+                and check.needs <= {POSITIONS})
     return is_plain and check.clause.level is Level.MUST
 
 
@@ -523,8 +511,7 @@ def _explain_by_words(subject: Subject, key: str, dtype: DType,
     """The class as what explains a failure, with the line that declares all its words under a key."""
     precision = _add_own_words(subject, key, {dtype.value: wider.words})
     return Explanation(wider.cause, f"{wider.advice}{_jax_advice(subject, wider)}",
-                       format_declaration(subject, key, precision),
-                       wider.words, precision)
+                       format_declaration(subject, key, precision), wider.words, precision)
 
 
 def _jax_advice(subject: Subject, wider: WiderArithmetic) -> str:

@@ -42,8 +42,7 @@ from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, find_
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD_QUANTITIES = ("output", "lse")
-_SILENT_ENDINGS = (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer,
-                   AttnspecError)
+_SILENT_ENDINGS = NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer, AttnspecError
 
 
 def describe_right_quantities(scene: Scene, recipe: Recipe) -> str:
@@ -115,8 +114,8 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
 
     wrong: bool, of any shape with these axes, some of them True.
     """
-    among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other
-                                             != axis)))
+    among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim)
+                                             if other != axis)))
              for axis in range(wrong.ndim)]
     told = {name: _describe_indices(name, each) for name, each in zip(axes, among, strict=True)
             if not each.all()}
@@ -261,8 +260,8 @@ class _BoundarySearch:
 
     @property
     def _large_axes(self) -> tuple[str, ...]:
-        return tuple(axis for axis in self._axes if length_along(self.start_sizes, axis)
-                     >= _least_told(axis))
+        return tuple(axis for axis in self._axes
+                     if length_along(self.start_sizes, axis) >= _least_told(axis))
 
     def _screened_axes(self) -> tuple[str, ...]:
         """Of the axes whose small length needs no reason, those of which a larger one holds,
@@ -367,8 +366,8 @@ class _BoundarySearch:
         are further off than all n at the other would come about with a probability of C(2n - e, n)
         / C(2n, n).
         """
-        beyond = min((value for value, failed in fared.items() if not failed and value
-                      > condition.n), default=0)
+        beyond = min((value for value, failed in fared.items() if not failed
+                      and value > condition.n), default=0)
         if not beyond:
             return False
         inside, outside = (self.resizer.margins_of(at(value), _COMPARED_SEEDS)
@@ -435,10 +434,8 @@ class _BoundarySearch:
             return BoundaryCondition((name,), f"{name} = {found.failing_length}",
                                      f"{name} = {below}", is_settled=False)
         if found.condition is None:
-            return BoundaryCondition((name,),
-                                     f"{name} = {found.failing_length}, "
-                                     f"though not at every {name} beyond",
-                                     f"{name} = {below}")
+            return BoundaryCondition((name,), f"{name} = {found.failing_length}, "
+                                     f"though not at every {name} beyond", f"{name} = {below}")
         if found.is_threshold:
             return BoundaryCondition((name,), found.condition.format_for_axis(name),
                                      f"{name} = {below}")

@@ -222,8 +222,7 @@ def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]
 _FORM_WRAPPERS: Mapping[InputForm,
                         Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
     InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around,
-    InputForm.PAGED: _page_around,
-    InputForm.DECODER: _decode_around}
+    InputForm.PAGED: _page_around, InputForm.DECODER: _decode_around}
 """By form, a dense function in the place of one that takes its arrays so."""
 
 
@@ -263,8 +262,8 @@ def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Arra
     """
     answer = layer(query, key, value, params=_add_output_projection(params), heads=heads,
                    **keywords)
-    is_summed_up = (isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim
-                    == 4)
+    is_summed_up = (isinstance(answer, tuple) and limits.weights == "averaged"
+                    and answer[1].ndim == 4)
     return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
 
 
@@ -323,8 +322,8 @@ class FailingCase:
         """Whether there is a right answer to all of it: some clauses are about calls that make no
         sense.
         """
-        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2]
-                   == step.problem.value.shape[-2]
+        return all(isinstance(step.problem, RotaryProblem)
+                   or step.problem.key.shape[-2] == step.problem.value.shape[-2]
                    for step in self.log)
 
     @property
@@ -554,8 +553,8 @@ class Witnesses:
                      if clause in checks}
         # a clause that breaks for all of them tells none from another
         useful = [clause for clause, those in convicted.items() if those
-                  and (len(those) < len(suspects) or len(suspects) == 1) and clause
-                  != trial.check.clause.id
+                  and (len(those) < len(suspects) or len(suspects) == 1)
+                  and clause != trial.check.clause.id
                   and not checks[clause].why_not_put(trial.evaluator.subject)]
         # as in twenty questions: what half of the suspects break tells most
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
@@ -576,8 +575,7 @@ class Witnesses:
         known = trial.evaluator
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
         return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
-                     lambda _: None, shrinks=False,
-                     cases=CASES, max_work=CLAUSE_PURSE).hold()
+                     lambda _: None, shrinks=False, cases=CASES, max_work=CLAUSE_PURSE).hold()
 
 
 def _catalogue_name(fault: Fault) -> str:

@@ -22,8 +22,7 @@ from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, rungs_belo
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
     (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠",
-    (False, True, False): "=",
-    (True, True, False): "≥", (False, True, True): "≤"}
+    (False, True, False): "=", (True, True, False): "≥", (False, True, True): "≤"}
 # The same where no case with both of one length can be put, and of what holds beside it.
 RELATIONS_APART: Mapping[tuple[bool, bool], str] = {(True, False): ">", (False, True): "<"}
 HOLDING_APART: Mapping[str, str] = {">": "<", "<": ">"}
@@ -74,8 +73,7 @@ class Boundary:
 Lengths: TypeAlias = NDArray[np.int64]
 
 BLOCK_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128,
-                 160, 192, 256, 384, 512,
-                 1024)
+                 160, 192, 256, 384, 512, 1024)
 """Lengths of blocks, and widths that get a kernel of their own."""
 
 COMMON_BLOCKS = frozenset({8, 16, 32, 64, 128, 256, 512})
@@ -241,8 +239,7 @@ class LengthProfile:
     def largest_holding_below(self) -> int | None:
         """The largest length below that holds."""
         return max((value for value, failed in self.failed_by_length.items() if not failed
-                    and value < self.failing_length),
-                   default=None)
+                    and value < self.failing_length), default=None)
 
     @property
     def nearest_holding(self) -> int | None:

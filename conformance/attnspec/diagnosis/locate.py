@@ -110,8 +110,7 @@ def _find_turns(is_right: Callable[[Problem], bool | None], small: Problem,
 
 
 def _double_until_wrong(is_right: Callable[[Problem], bool | None], knob: Magnitude,
-                        small: Problem,
-                        most: float) -> tuple[float, float] | None:
+                        small: Problem, most: float) -> tuple[float, float] | None:
     """The largest magnitude that is answered rightly, and the least that is not: of a problem that
     begins right.
     """
@@ -133,8 +132,8 @@ def _halve_until_right(is_right: Callable[[Problem], bool | None], knob: Magnitu
         return None
     factor = 1.0
     # below its least, a magnitude shows nothing, so that all would seem right
-    while (knob.read_magnitude(failing) * factor / 2 >= knob.least and factor
-           > 2.0**-MOST_DOUBLINGS):
+    while (knob.read_magnitude(failing) * factor / 2 >= knob.least
+           and factor > 2.0**-MOST_DOUBLINGS):
         if is_right(knob.multiply(failing, factor / 2)):
             return _bisect_magnitude(is_right, knob, failing, (factor / 2, factor))
         factor /= 2
@@ -142,8 +141,7 @@ def _halve_until_right(is_right: Callable[[Problem], bool | None], knob: Magnitu
 
 
 def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Magnitude,
-                      problem: Problem,
-                      between: tuple[float, float]) -> tuple[float, float]:
+                      problem: Problem, between: tuple[float, float]) -> tuple[float, float]:
     low, high = between
     for _ in range(HALVINGS):
         middle = (low + high) / 2
@@ -192,8 +190,7 @@ takes them.
 
 NOTHING_SHOWS = (
     "no small test input shows it: mask, logits, scale, softmax, bias, values and heads are right "
-    "on small "
-    "whole numbers with D = Dv and Hkv = H, so it takes something else of this case")
+    "on small whole numbers with D = Dv and Hkv = H, so it takes something else of this case")
 BACKWARD_IS_WRONG = "the backward pass is wrong; the forward pass is right on small test inputs"
 
 MASK_IS_INVERTED = ("the mask is read the wrong way round: True means that a query may attend "
@@ -241,8 +238,7 @@ class Reader:
         features = frozenset({*named, *(BESIDE[name] for name in named if name in BESIDE)})
         mask = "random" if "mask" in features else "none"
         recipe = Recipe(_reading_sizes(self.bar.subject.declaration.limits), ("integers",), mask,
-                        features, 1, scale=0.25,
-                        values=_SAMPLE_VALUES)
+                        features, 1, scale=0.25, values=_SAMPLE_VALUES)
         return make_problem(recipe, self.dtype).but(**changes)
 
     @property
@@ -494,8 +490,7 @@ def _find_shown_head(sight: SeenAnswer, head: int) -> int:
 # in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
     _read_repeated_call, _read_permuted_heads, _read_mean, _read_inverted_mask, _read_hidden_keys,
-    _read_weight_sums,
-    _read_logit_slope, _read_bias_terms, _read_mixed_values)
+    _read_weight_sums, _read_logit_slope, _read_bias_terms, _read_mixed_values)
 
 
 # Exponentials of the raw logits: a softmax that leaves the range of its format since no maximum is subtracted.

@@ -191,8 +191,7 @@ class AnswerRuler:
             return np.inf
         return max((gauge.array_nearness(one, other) for gauge, one, other in
                     zip(self.gauges, self._compared_arrays(step), self._compared_arrays(of_fault),
-                        strict=False)),
-                    default=0.0)
+                        strict=False)), default=0.0)
 
     def _are_arrays_near(self, seen: list[Array], others: list[Array],
                          spreads: list[float]) -> bool:
@@ -242,8 +241,7 @@ class AnswerRuler:
     def _offends(self, step: LoggedCall) -> bool:
         """Whether the call did what it must not, in the aspect that is looked at."""
         honest = {Aspect.MUTATED: (), Aspect.ALIASES: (), Aspect.KEPT: True,
-                  Aspect.DTYPE: self.output_dtype,
-                  Aspect.NONE: None}[self.aspect]
+                  Aspect.DTYPE: self.output_dtype, Aspect.NONE: None}[self.aspect]
         return self._aspect_value(step) != honest
 
 
@@ -370,16 +368,15 @@ class ComparisonStandard:
     @property
     def _zeros_are_due(self) -> bool:
         """Whether rows without a visible key are held to be zeros, as those of the faults are."""
-        answers = {answer for name, answer in self.conventions.items() if name.partition(".")[0]
-                   == "hidden_row"}
+        answers = {answer for name, answer in self.conventions.items()
+                   if name.partition(".")[0] == "hidden_row"}
         return answers == {"zeros"}
 
 
 def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> ArrayGauge:
     either = _largest_of_rows(own.allowance + other.allowance)
     return ArrayGauge(own.truth, own.allowance, other.allowance, either,
-                      np.asarray(own.claimed & other.claimed),
-                      relative)
+                      np.asarray(own.claimed & other.claimed), relative)
 
 
 def fault_precision(dtype: DType) -> Precision:

@@ -224,8 +224,8 @@ def _other_recipes(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
     if failing.mask != "none":
         # the clause's own masks first: others may be such as it does not speak of
         masks = dict.fromkeys((*domain.masks, *ANY_MASK, WITH_EMPTY_ROWS))
-        yield from (replace(failing, mask=name) for name in list(masks)[:MOST_ALTERNATIVES] if name
-                    != failing.mask)
+        yield from (replace(failing, mask=name) for name in list(masks)[:MOST_ALTERNATIVES]
+                    if name != failing.mask)
 
 
 def _measurable(trial: Trial, recipe: Recipe) -> Problem | None:
@@ -335,8 +335,7 @@ class FailureLocator:
     _search_count: int = 0
 
     def locate_failure(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised],
-                       *,
-                       searches: bool = True) -> FailurePlace:
+                       *, searches: bool = True) -> FailurePlace:
         """Finds where the failure of this case sits. At a glance only the subject's first is
         looked into.
 
@@ -369,8 +368,7 @@ class FailureLocator:
         told = [known.sentence for known in self._found_boundaries if known.conditions]
         return next((weaken_boundary(begins) for begins in told for recipe in failing
                      if check_place(FailurePlace(begins), recipe, held).begins
-                     == weaken_boundary(begins) != begins),
-                     "")
+                     == weaken_boundary(begins) != begins), "")
 
     def _find_shared_boundary(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""
@@ -416,8 +414,7 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
     compiling = trial.evaluator.compiling
     seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds
     return Resizer(quiet.judge_recipe, recipe, trial.check.domain, subject.declaration.limits,
-                   sizes, patience.work,
-                   seconds, failure, LEAST_LENGTH, any_family=True)
+                   sizes, patience.work, seconds, failure, LEAST_LENGTH, any_family=True)
 
 
 def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:

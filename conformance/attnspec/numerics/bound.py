@@ -201,8 +201,7 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     worst = error.max(axis=-1, initial=0.0)
     excess, least = _perturb_weights(error, float(worst.max(initial=0.0)), truth, visible)
     return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least,
-                       counts + 3 * rescales, rescales,
-                       normaliser_error(truth, visible, r))
+                       counts + 3 * rescales, rescales, normaliser_error(truth, visible, r))
 
 
 def logarithm_error(error: Array, distance: Array, common: Array, rescales: Array,
@@ -459,8 +458,8 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     added = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach)
                 if each is not None)
     largest_logit = growth * a * operands.query.shape[-1] * largest_query * largest_key + added
-    if (max(largest_query, largest_key) * a <= r.largest_prescaled and largest_logit
-        <= r.largest_logit / 4):
+    if (max(largest_query, largest_key) * a <= r.largest_prescaled
+        and largest_logit <= r.largest_logit / 4):
         return np.ones((), bool)
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     query = add_offset(sizes.query, r.inputs.query_offset)

@@ -145,8 +145,7 @@ def _block_fields(
     if r.stored_formats:  # what storing entries as others does beside dropout is not derived
         claimed = np.zeros_like(claimed)
     return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack,
-            "empty": operands.counts == 0,
-            "claimed": claimed, "output_claimed": claimed}
+            "empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
 
 
 def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Array:

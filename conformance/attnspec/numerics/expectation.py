@@ -252,8 +252,7 @@ def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str],
     slack = _sum_allowances(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
     return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack,
-            "empty": operands.counts == 0,
-            "claimed": claimed, "output_claimed": claimed}
+            "empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
 
 
 def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str],

@@ -402,8 +402,7 @@ def _add_block(way: _Way, block: ProblemBlock) -> float:
     seen = operands.visible_array()
     rescaled = 0.0 if factor is None else way.rescaling
     passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward),
-                   seen, factor,
-                   rescaled) for b in way.classes]
+                   seen, factor, rescaled) for b in way.classes]
     pairs = [pair_errors(each) for each in passes]
     _add_terms(way, block, found, way.problem.sizes.S)
     for at, (each, errors) in enumerate(zip(passes, pairs, strict=True)):

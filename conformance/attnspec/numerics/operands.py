@@ -146,8 +146,8 @@ def extra_key(problem: Problem) -> Array | None:
     extra = [key for aspect in given_mathematics(problem, "extra_key")
              if (key := aspect.extra_key(problem)) is not None]
     if len(extra) > 1:
-        raise NotImplementedError("two aspects give one problem a further key, "
-                                  "and the bounds know of one only")
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds "
+                                  "know of one only")
     return extra[0] if extra else None
 
 
@@ -159,8 +159,8 @@ def bend_of(problem: Problem) -> LogitBend | None:
     bends = [bend for aspect in given_mathematics(problem, "bend_of")
              if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
-        raise NotImplementedError("two aspects bend the logits of one problem, "
-                                  "and nothing says which goes first")
+        raise NotImplementedError("two aspects bend the logits of one problem, and nothing says "
+                                  "which goes first")
     return bends[0] if bends else None
 
 
@@ -419,12 +419,10 @@ def prepare_operands(
         counts = usable * float(keys.key.shape[2])
     else:
         counts = visible.sum(axis=-1, dtype=np.float64)
-    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
-                        scale,
+    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, scale,
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
-    entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums,
-               *([] if bias is None else [bias]))
+    entries = sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias])
     if all(bool(np.isfinite(array).all()) for array in entries):
         return operands
     return _zero_unseen(operands)
@@ -478,8 +476,7 @@ def _zero_unseen(operands: Operands) -> Operands:
     sizes, held = (_measure_operands(query, _measure_keys(*pair))
                    for pair in ((key, value), (held_key, held_value)))
     return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes,
-                   held=held,
-                   bias=None if operands.bias is None else _zero_nonfinite(bias),
+                   held=held, bias=None if operands.bias is None else _zero_nonfinite(bias),
                    held_key=held_key)
 
 

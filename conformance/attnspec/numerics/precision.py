@@ -198,14 +198,11 @@ def _read_stored(word: str, given: object) -> StoredForm:
 
 
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale",
-                "scale", "logsumexp",
-                "angle", "rotation", "dequantised")
+                "scale", "logsumexp", "angle", "rotation", "dequantised")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings",
-                "logsumexp_roundings",
-                "block")
+                "logsumexp_roundings", "block")
 WORDS_BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp",
-                       "block",
-                       "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
+                       "block", "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
 """Words that say nothing of where in between something is rounded."""
 _ULPS_WORDS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
 _LARGEST_NUMBERS = {**dict.fromkeys(_ULPS_WORDS, 2**20), "block": 2**30}
@@ -283,8 +280,8 @@ def declared_precision(declared: Mapping[str, object] | None, dtype: DType) -> P
         if word not in PRECISION_WORDS:
             raise ManifestError.unknown("word of a precision class", word, PRECISION_WORDS)
     base = _read_grade(declared.get("grade"), dtype)
-    changes = {word: _read_word(word, given) for word, given in declared.items() if word
-               != "grade"}
+    changes = {word: _read_word(word, given) for word, given in declared.items()
+               if word != "grade"}
     return _check_reason(replace(base, **_imply_words(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
@@ -381,8 +378,7 @@ def _read_word(word: str, given: object) -> object:
             f"{word!r} in a precision class must be {wanted}, not {quote_value(given)}.")
     if is_number and float(str(given)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
         raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: "
-                            "a larger one would "
-                            "excuse any answer.")
+                            "a larger one would excuse any answer.")
     return given
 
 

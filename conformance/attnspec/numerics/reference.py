@@ -162,8 +162,7 @@ def _cut_length(length: int, step: int) -> Iterator[slice]:
 def _take_batch(problem: Problem, batch: slice) -> Problem:
     """Some batch entries."""
     return problem.but(query=problem.query[batch], key=problem.key[batch],
-                       value=problem.value[batch],
-                       **_slice_keywords(problem, "B", batch))
+                       value=problem.value[batch], **_slice_keywords(problem, "B", batch))
 
 
 def _take_cached_heads(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:

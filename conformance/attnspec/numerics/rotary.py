@@ -188,8 +188,7 @@ def _fill_pairs(problem: RotaryProblem, conventions: Mapping[str, str], whole: A
                 turned: tuple[Array, Array]) -> Array:
     """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
     for place, values in zip(split_pairs(whole, problem.width,
-                                         interleaved=is_interleaved(problem, conventions)),
-                             turned,
+                                         interleaved=is_interleaved(problem, conventions)), turned,
                              strict=True):
         place[...] = values
     return whole

@@ -258,8 +258,7 @@ def declared_backward(declared: Mapping[str, object] | None,
         raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser "
                             "than the assumed one "
                             f"({', '.join(looser)}); give a reason: where the library documents "
-                            "it, or how it was "
-                            "established.")
+                            "it, or how it was established.")
     return found
 
 

@@ -213,8 +213,7 @@ _STORAGE_WORDS = ("output", "weights", "logits", "prescale")
 
 
 def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
-                     scale_width: int | None = None,
-                     products: int = 0) -> float:
+                     scale_width: int | None = None, products: int = 0) -> float:
     """How large a relative error may be that is the same everywhere: what a subject of this class
     vouches for.
 

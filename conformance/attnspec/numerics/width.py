@@ -188,8 +188,8 @@ def refuse_too_wide(precision: Precision) -> None:
         raise ManifestError(f"this precision class for {precision.dtype.value} ({precision}) "
                             "is too wide: "
                             f"{acquitted[0].name} conforms under it{more}. "
-                            "Declare no more than what the function "
-                            "rounds, each word with the format or the number that is documented.")
+                            "Declare no more than what the function rounds, each word with the "
+                            "format or the number that is documented.")
 
 
 def acquitted_by(precision: Precision) -> tuple[Mistake, ...]:
@@ -344,14 +344,12 @@ def fingerprint(problem: Problem, output: Array, declared: Precision, *,
     false_alarm: the chance, at most, that the class a subject is of does not explain it.
     """
     return tuple(fit_class(problem, output, precision, name=name, conventions=conventions,
-                           scale_width=scale_width,
-                           false_alarm=false_alarm)
+                           scale_width=scale_width, false_alarm=false_alarm)
                            for name, precision in ladder(declared).items())
 
 
 def fit_class(problem: Problem, output: Array, precision: Precision, *, name: str,
-              conventions: Mapping[str, str],
-              scale_width: int | None, false_alarm: float) -> Fit:
+              conventions: Mapping[str, str], scale_width: int | None, false_alarm: float) -> Fit:
     """How well one class explains an output (B,H,T,Dv); see `fingerprint`."""
     expected = expect(problem, precision, conventions=conventions, scale_width=scale_width,
                       parts=TYPICAL_PART)

@@ -407,8 +407,7 @@ def traits_within(limits: Limits, keywords: Collection[str]) -> tuple[str, ...]:
         SEVERAL_ENTRIES: True, SEVERAL_GROUPS: not limits.single_head,
         GROUPS: limits.grouped is True,
         SINGLE_QUERY: True, OTHER_LENGTH: limits.lengths != "equal", MANY_QUERIES: True,
-        MANY_KEYS: True,
-        OTHER_WIDTH: not limits.ties_value_width, EMPTY_ROWS: "mask" in keywords,
+        MANY_KEYS: True, OTHER_WIDTH: not limits.ties_value_width, EMPTY_ROWS: "mask" in keywords,
         LONG_PAST: CACHED[0] in keywords,
         GROUPS_OF_SEVERAL: limits.grouped is True and not limits.single_head}
     return tuple(name for name, is_possible in traits.items() if is_possible)
@@ -432,8 +431,8 @@ class FeatureArray:
         """
         # two keywords that go together are one decision
         keywords = [name for name in self.optional if not (name in BESIDE and BESIDE[name] < name)]
-        traits = (name for name in traits_within(self.limits, self.optional) if name
-                  != GROUPS_OF_SEVERAL)
+        traits = (name for name in traits_within(self.limits, self.optional)
+                  if name != GROUPS_OF_SEVERAL)
         return (*keywords, *traits)
 
     @cached_property

@@ -455,8 +455,7 @@ class Demand:
             return sizes
         domain, is_square = self.domain, self._always_needs_equal_lengths(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys,
-                 "D": domain.min_width,
-                 "Dv": domain.min_value_width, "H": domain.min_heads,
+                 "D": domain.min_width, "Dv": domain.min_value_width, "H": domain.min_heads,
                  "G": 2 if domain.grouped == "always" else 1}
         sizes = nearest_sizes(sizes, limits, is_square=is_square, least=least)
         if self._lengths_fit(sizes, limits):
@@ -588,8 +587,8 @@ class Demand:
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and self.domain.min_value_width <= sizes.Dv
-                and limits.min_scores <= count_logits(sizes) and limits.min_head_width
-                <= min(sizes.D, sizes.Dv)
+                and limits.min_scores <= count_logits(sizes)
+                and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.all_refusals
                          and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > MOST_READING_CALLS)

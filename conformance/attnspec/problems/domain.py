@@ -17,8 +17,7 @@ from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
 from attnspec.core.nouns import Kind as Poses
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out",
-               "logit_read_out",
-               "worked_example", "acceptance", "score", "generic",
+               "logit_read_out", "worked_example", "acceptance", "score", "generic",
                "long", "panel", "rotary", "dropout", "features"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
@@ -30,8 +29,7 @@ FamilyName = Literal[
     "one_hot_values",
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
-    "worked_example",
-    "spread_logits", "beyond_float16"]
+    "worked_example", "spread_logits", "beyond_float16"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed",
                    "banded",
                    "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
@@ -40,8 +38,7 @@ BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "larg
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
 SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
     {"gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
-     "worked_example",
-     "spread_logits", "beyond_float16"})
+     "worked_example", "spread_logits", "beyond_float16"})
 # Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
 SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
 # A bias that holds -inf is a mask, and a clause must ask for it.
@@ -206,8 +203,7 @@ def domain(
         _BIASES_OF_KIND.get(kind, ANY_BIAS) if biases == "any" else tuple(biases),
         _keyword_values(kind, VALUES["scale"], scales),
         inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS_OF_KIND.get(kind, 1)),
-        min_width,
-        min_value_width,
+        min_width, min_value_width,
         {name: _keyword_values(kind, values, lists.get(values.plural, "any"))
          for name, values in EVERY_VALUED.items()})
 

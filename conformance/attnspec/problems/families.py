@@ -224,8 +224,7 @@ def _student_t(words: HeadWords) -> Entries:
 def _constant(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
     return (np.broadcast_to(query[..., :1, :], query.shape),
-            np.broadcast_to(key[:, :1], key.shape),
-            np.broadcast_to(value[:, :1], value.shape))
+            np.broadcast_to(key[:, :1], key.shape), np.broadcast_to(value[:, :1], value.shape))
 
 
 def _near_ties(words: HeadWords) -> Entries:
@@ -492,8 +491,7 @@ FAMILIES: Mapping[str, EntryFamily] = {
                     "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
         EntryFamily("faint_weights", _faint_weights, False,
                     "values are 0 except where the weight is below 2e-8, so the output shows what "
-                    "is flushed to 0 or "
-                    "cut off"),
+                    "is flushed to 0 or cut off"),
         EntryFamily("mask_attack", _mask_attack, False,
                     "visible logits -2e4, masked keys at logit 0 with values far outside the others"),
         EntryFamily("mask_attack_far", _mask_attack_far, False,
@@ -505,7 +503,6 @@ FAMILIES: Mapping[str, EntryFamily] = {
         EntryFamily("spread_logits", _spread_logits, True,
                     "N(0,1), queries twice that: shows a drift of the scale best"),
         EntryFamily("beyond_float16", _beyond_float16, False,
-                    "the largest logits of a row are beyond float16's range",
-                    overflows=True),
+                    "the largest logits of a row are beyond float16's range", overflows=True),
     )
 }

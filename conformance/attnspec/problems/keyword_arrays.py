@@ -154,14 +154,11 @@ def _one_entry(random: Words) -> Array:
 
 
 _GRADIENT_MAKERS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
-    "normal": lambda random, _: normal_numbers(random),
-    "of_rows": lambda random,
+    "normal": lambda random, _: normal_numbers(random), "of_rows": lambda random,
     row: normal_numbers(random) * np.ldexp(1.0, whole_numbers(row, -6, 6).astype(np.int32)),
-    "integers": lambda random, _: whole_numbers(random, -2, 2),
-    "one_row": lambda random,
+    "integers": lambda random, _: whole_numbers(random, -2, 2), "one_row": lambda random,
     row: normal_numbers(random) * (row == row.max(axis=2, keepdims=True)),
-    "of_one_sign": lambda random, _: 0.5 + uniform_numbers(random) / 2,
-    "one_large": lambda random,
+    "of_one_sign": lambda random, _: 0.5 + uniform_numbers(random) / 2, "one_large": lambda random,
     _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
     "one_entry": lambda random, _: _one_entry(random),
     "ones": lambda random, _: np.ones(random.shape),
@@ -217,11 +214,8 @@ def sample_array(keyword: str, sizes: Sizes, dtype: DType) -> Array:
 
 
 _PAST_COUNTS: Mapping[PastPattern, Callable[[int, int], int]] = {
-    "new_as_queries": lambda T, S: S - T if S > T else S // 2,
-    "half": lambda _, S: S // 2,
-    "one_new": lambda _, S: S - 1,
-    "one_past": lambda _, S: min(1, S - 1),
-    "none": lambda *_: 0,
+    "new_as_queries": lambda T, S: S - T if S > T else S // 2, "half": lambda _, S: S // 2,
+    "one_new": lambda _, S: S - 1, "one_past": lambda _, S: min(1, S - 1), "none": lambda *_: 0,
 }
 
 
@@ -253,8 +247,7 @@ _FULL_PAGE_SLOTS = (4, 3, 2, 1)
 
 _SLOT_COUNTS: Mapping[PagePattern, Callable[[int], int]] = {
     "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2,
-    "odd": lambda _: 3,
-    "one_page": lambda keys: keys,
+    "odd": lambda _: 3, "one_page": lambda keys: keys,
     **dict.fromkeys(("large_beyond", "nan_beyond"),
                     lambda keys: next(slots for slots in _FULL_PAGE_SLOTS if keys % slots == 0)),
     "pages_of_16": lambda _: 16, "pages_of_32": lambda _: 32, "pages_of_64": lambda _: 64,

@@ -496,8 +496,7 @@ def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
         make_positions(recipe.value(POSITIONS), recipe.seed, sizes),
         base=recipe.value("base") if has("base") else None,
         rotary_width=width_of(recipe.value("rotary_width"), sizes.D) if has("rotary_width")
-        else None,
-        interleaved=has("interleaved"))
+        else None, interleaved=has("interleaved"))
 
 
 def make_positions(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:

@@ -372,5 +372,4 @@ def keyword_question(name: str, answers: Mapping[str, str], ask: Ask, claim: Cla
     """A question about a keyword: what is asked stands in the keyword's definition."""
     return Question(name,
                     next(word.questions[name] for word in KEYWORDS.values()
-                         if name in word.questions), answers,
-                    ask, claim)
+                         if name in word.questions), answers, ask, claim)

@@ -208,8 +208,8 @@ MASK_QUESTIONS = (
     Question("mask.polarity", "What does True in a boolean mask mean?", {
         "keep": "the query may attend to the key", "drop": "the key is masked",
         "added": "1 is added to the logit",
-        "after_softmax": "masked weights become zero after the softmax, "
-                         "and the others are not normalised again",
+        "after_softmax": "masked weights become zero after the softmax, and the others are not "
+                         "normalised again",
         "ignored": "nothing: the mask is ignored", **FAILURES}, _ask_polarity,
         promised_answer("keep")),
     Question("bias.form", "What happens to a bias?", {
@@ -218,11 +218,9 @@ MASK_QUESTIONS = (
         "subtracted": "it is subtracted from the scaled logits", **_TRUTH_ANSWERS}, _ask_bias_form,
         promised_answer("added")),
     Question("mask_with_causal", "What do a mask and the causal flag do together?",
-             _TOGETHER_ANSWERS, ask_mask_with_causal,
-             declared_convention("mask_with_causal")),
+             _TOGETHER_ANSWERS, ask_mask_with_causal, declared_convention("mask_with_causal")),
     Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?",
-             _TOGETHER_ANSWERS,
-             _ask_bias_with_causal, declared_convention("mask_with_causal")),
+             _TOGETHER_ANSWERS, _ask_bias_with_causal, declared_convention("mask_with_causal")),
 )
 SWAPPED_QUESTIONS = (
     Question("mask.float", "What does a float array mean that is passed as `mask`?",
@@ -321,8 +319,7 @@ def _name_damage(seen: Array, right: Array) -> str:
 
 
 _CAUSAL_ROW_ANSWERS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items()
-                          if name != "undefined"},
-                       **FAILURES}
+                          if name != "undefined"}, **FAILURES}
 _ROW_ANSWERS = {**_CAUSAL_ROW_ANSWERS, "unmasked": "as if no key were masked"}
 _ROW_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf",
               "finfo_min": "a bias of the most negative number"}
@@ -377,8 +374,7 @@ def grouped_problem(asker: Asker) -> Problem:
     H = KV_HEADS * limits.nearest("G", 2, least=2)
     value = np.tile(np.arange(KV_HEADS).reshape(1, KV_HEADS, 1, 1), (B, 1, S, D)).astype(number)
     return Problem(asker.dtype, np.zeros((B, H, T, D), number),
-                   np.zeros((B, KV_HEADS, S, D), number), value,
-                   causal=limits.causal_only)
+                   np.zeros((B, KV_HEADS, S, D), number), value, causal=limits.causal_only)
 
 
 def _ask_groups_accepted(asker: Asker) -> Reply:
@@ -425,8 +421,7 @@ HEAD_QUESTIONS = (
         "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _ask_heads_of_groups,
         declared_convention("grouped_heads")),
     Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"},
-             _ask_value_width,
-             _claimed_width),
+             _ask_value_width, _claimed_width),
 )
 
 

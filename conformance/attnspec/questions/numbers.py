@@ -70,25 +70,23 @@ def _ask_default_scale(asker: Asker) -> Reply:
                      f"keys whose dot products differ by 1 weigh e^{rough:.3g}")
     times = 2.0 ** round(math.log2(_READABLE_LOG_RATIO / abs(rough)))
     scale = _ask_weight_ratio(asker, times) / times
-    name = next((name for name, value in _scale_candidates(asker).items() if abs(scale / value - 1)
-                 < _SCALE_NEARNESS),
-                OTHER)
+    name = next((name for name, value in _scale_candidates(asker).items()
+                 if abs(scale / value - 1) < _SCALE_NEARNESS), OTHER)
     return Reply(name, f"dot products are multiplied by {scale:.3g}")
 
 
 def _scale_candidates(asker: Asker) -> dict[str, float]:
     D, H = asker.subject.scale_width(asker.make_even(4, 4)), asker.heads
     return {"1/sqrt(D)": D**-0.5, "1": 1.0, "1/D": 1 / D, "sqrt(D)": D**0.5,
-            "1/sqrt(H·D)": (H * D)**-0.5,
-            "-1/sqrt(D)": -(D**-0.5)}
+            "1/sqrt(H·D)": (H * D)**-0.5, "-1/sqrt(D)": -(D**-0.5)}
 
 
 def _ask_scale(asker: Asker, scale: float) -> Reply:
     """Dot products of 2 and 0: the weights tell the scale."""
     seen, default = _ask_weight_ratio(asker, 2.0, scale) / 2, _ask_weight_ratio(asker, 2.0) / 2
     candidates = {"honoured": scale, "size_only": abs(scale), "ignored": default}
-    name = next((name for name, value in candidates.items() if abs(seen - value)
-                 < _SCALE_NEARNESS), OTHER)
+    name = next((name for name, value in candidates.items()
+                 if abs(seen - value) < _SCALE_NEARNESS), OTHER)
     return Reply("nan" if math.isnan(seen) else name,
                  f"dot products are multiplied by {seen:.3g}, {scale:g} was given")
 
@@ -101,15 +99,12 @@ _GIVEN_SCALES = {"positive": (0.5, _HONOURED_ANSWERS), "zero": (0.0, _HONOURED_A
 SCALE_QUESTIONS = (
     Question("scale.default", "By what are the dot products multiplied if no scale is given?", {
         "1/sqrt(D)": "one over the root of the head width", "1": "1: they are not scaled",
-        "1/D": "one over the head width",
-        "sqrt(D)": "the root of the head width",
+        "1/D": "one over the head width", "sqrt(D)": "the root of the head width",
         "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same",
-        **FAILURES},
-        _ask_default_scale, promised_answer("1/sqrt(D)")),
+        **FAILURES}, _ask_default_scale, promised_answer("1/sqrt(D)")),
     *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers,
-               partial(_ask_scale, scale=value),
-               promised_answer("honoured", "scale"))
+               partial(_ask_scale, scale=value), promised_answer("honoured", "scale"))
                for name, (value, answers) in _GIVEN_SCALES.items()),
 )
 
@@ -151,8 +146,7 @@ def _ask_precision(asker: Asker) -> Reply:
     declared = declared_precision(declaration.precision.get(asker.dtype), asker.dtype)
     output = asker.ask_output(problem)
     fit = partial(fit_class, problem, output, conventions={},
-                  scale_width=asker.subject.scale_width(problem),
-                  false_alarm=GRADE_ALARM)
+                  scale_width=asker.subject.scale_width(problem), false_alarm=GRADE_ALARM)
     fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
     ratios = ", ".join(f"{each.name} {each.ratio:.3g}" for each in fits)
@@ -207,14 +201,12 @@ def _claimed_dtype(declaration: Declaration) -> str:
 
 NUMBER_QUESTIONS = (
     Question("dtype.output", "Which dtype does the output have?", {}, _ask_output_dtype,
-             _claimed_dtype,
-             When.EVERY_DTYPE),
+             _claimed_dtype, When.EVERY_DTYPE),
     Question("dtype.promotion",
              "Which dtype does the output have if keys and values have another than the queries?",
              {}, _ask_promotion, when=When.EVERY_DTYPE),
     Question("precision", "Which is the finest precision class that explains the rounding errors?",
-             {}, _ask_precision,
-             when=When.EVERY_DTYPE),
+             {}, _ask_precision, when=When.EVERY_DTYPE),
     Question("huge_logits.exponential",
              "What is the output if the exponential of the logits overflows?", _HUGE_LOGIT_ANSWERS,
              partial(_ask_huge_logits, share=0.0), when=When.EVERY_DTYPE),
@@ -482,11 +474,9 @@ DETERMINISM_QUESTION = Question("determinism.twice",
 """Asked first: it tells what the other answers are worth."""
 PURITY_QUESTIONS = (
     Question("mutated", "Which inputs does a call change?", _INPUT_NAMES_ANSWERS,
-             partial(_ask_names, trait="mutated"),
-             promised_answer(NONE, "purity")),
+             partial(_ask_names, trait="mutated"), promised_answer(NONE, "purity")),
     Question("aliased", "With which inputs does an output share memory?", _INPUT_NAMES_ANSWERS,
-             partial(_ask_names, trait="aliases"),
-             promised_answer(NONE, "purity")),
+             partial(_ask_names, trait="aliases"), promised_answer(NONE, "purity")),
     Question("determinism.after_another",
              "Does the same call give the same output after calls with other inputs?",
              _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=True),

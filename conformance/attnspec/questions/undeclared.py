@@ -351,6 +351,5 @@ def _ask_range(asker: Asker) -> Reply:
 RANGE_QUESTIONS = (
     Question("range",
              "How large may logits and values be in a half dtype, and how many keys may a row "
-             "have, before it "
-             "overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
+             "have, before it overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
 )

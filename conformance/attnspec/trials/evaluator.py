@@ -447,8 +447,7 @@ def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
     """
     joined = conventions.get("mask_with_causal", "")
     return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
-            conventions.get(ROTARY_PAIRS, ""),
-            joined if joined in {"mask", "causal"} else "both")
+            conventions.get(ROTARY_PAIRS, ""), joined if joined in {"mask", "causal"} else "both")
 
 
 def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> Array:
