@@ -102,7 +102,8 @@ def replace_non_finite(array: Array) -> Array:
 
 def _largest_of_row(array: Array) -> Array:
     """(…,1): the largest finite magnitude in each row of (…,n)."""
-    return np.abs(replace_non_finite(array)).max(axis=-1, keepdims=True, initial=0.0)
+    largest: Array = np.abs(replace_non_finite(array)).max(axis=-1, keepdims=True, initial=0.0)
+    return largest
 
 
 def _exceeds_slack(array: Array, other: Array, slack: Array) -> Array:
