@@ -78,7 +78,7 @@ class Dealer:
         is_shared = declared.has_compiled_variant or demands[0].pool == MADE
         flipped = COMPILED_OPENINGS if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype,
-                        compiles=declared.is_compiled, flipped=flipped,
+                        compiles=declared.is_compiled, flip_sizes=flipped,
                         blocks=tuple(declared.blocks.items()), hurries=self.hurries)
 
     @property
