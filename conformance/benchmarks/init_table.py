@@ -19,7 +19,6 @@ import ast
 import json
 import os
 import re
-import resource
 import shlex
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from pathlib import Path
 
 import click
 from layers_by_hand.rows import ROWS, Row
+from processor_seconds import children_seconds
 
 SOURCES = Path(__file__).resolve().parent / "layers_by_hand"
 HALVES = ("right", "wrong")
@@ -137,19 +137,13 @@ def run_command(arguments: Sequence[str], folder: Path) -> tuple[int, str, float
     return ended.returncode, ended.stdout + ended.stderr, time.monotonic() - begun
 
 
-def _processor_seconds() -> float:
-    """Of all processes that this one has waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tried:
     """`init` in this folder, then the command that it prints."""
     source = source_of(row, half)
     (folder / row.file).write_text(source, encoding="utf-8")
-    before = _processor_seconds()
+    before = children_seconds()
     code, output, seconds = run_command(["init", f"{row.file}:{row.name}"], folder)
-    processor = round(_processor_seconds() - before, 1)
+    processor = round(children_seconds() - before, 1)
     said = tuple(output.partition(f"\n{_WROTE}")[0].splitlines())
     printed = _NEXT.search(output)
     blank = Tried(row.target, half, "", round(seconds, 1), 0.0, "", said, init_output=output, init_processor=processor)

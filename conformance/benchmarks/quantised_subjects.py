@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -30,6 +29,7 @@ from attnspec.engine.summon import load_subject
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 from attnspec.subjects.subject import Subject
+from processor_seconds import children_seconds
 from quantised_conventions import find_conventions
 
 ARRAYS = ("query", "key", "value")
@@ -43,8 +43,11 @@ _HELD = re.compile(r"^\S+: (\d+ of \d+ applicable items? held.*)$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of one subject. stored: what it takes or stores, by array.  passes: how large an error passes, where
-    it quantises inside.  held: how many clauses held.  conventions: the answer by the name of the question.
+    """What became of one subject.
+
+    stored: what it takes or stores, by array.  passes: how large an error passes, where it quantises inside.
+    held: how many clauses held.  seconds: of processor, for the check.
+    conventions: the answer by the name of the question.
     """
 
     subject: str
@@ -75,9 +78,9 @@ def judge(registered: Registered, effort: str, limit: float) -> Judged | None:
     loaded = load_subject(registered.id, Plan((registered.id,)))
     if not (stored := stored_by(loaded.declaration)):
         return None
-    begun, library = time.monotonic(), registered.library
+    before, library = children_seconds(), registered.library
     ended, output = _check(registered.id, effort, limit)
-    seconds = time.monotonic() - begun
+    seconds = children_seconds() - before
     first = next((line for line in output.splitlines() if line.startswith(("Conforms", "Does not conform"))), "")
     held, passes = _HELD.search(output), _PASSES.search(output)
     beside = {name: found for name in BESIDE.get(library.folder, "").split() if (found := _version(name))}

@@ -22,6 +22,7 @@ from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import KernelWorker, as_ranking, find_kernels
 from attnspec.record.events import KernelRanked
 from attnspec.runner.session import prepared_environment
+from processor_seconds import children_seconds
 
 SHOWN = 60
 """Functions of a profile that are printed."""
@@ -43,18 +44,13 @@ def costs(targets: tuple[str, ...], effort: Effort, profile: cProfile.Profile | 
     """Each kernel judged in this process, one after the other."""
     worker = KernelWorker(as_ranking(Plan(targets, effort=effort, deadline=30)), 0, lambda _: None)
     for number, target in enumerate(targets):
-        judge, host = time.process_time(), _children()
+        judge, host = time.process_time(), children_seconds()
         if profile and number:
             profile.enable()
         kernel = worker.rank(target)
         if profile:
             profile.disable()
-        yield Cost(kernel, time.process_time() - judge, _children() - host, _resident())
-
-
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        yield Cost(kernel, time.process_time() - judge, children_seconds() - host, _resident())
 
 
 def _resident() -> int:

@@ -24,12 +24,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import cProfile
 import pstats
-import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +45,7 @@ from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import recipe_strategy
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from processor_seconds import children_seconds
 
 LARGE = Sizes(B=4, H=8, Hkv=8, T=128, S=128, D=64, Dv=64)
 SMALL = Sizes(B=2, H=4, Hkv=4, T=33, S=48, D=32, Dv=32)
@@ -221,17 +221,12 @@ def commands(only: str, repeats: int) -> None:
 
 def _time_command(words: str) -> tuple[float, float]:
     extra = ["-n", "2", "--no-record"] if words.startswith("check") else []
-    start, before = time.perf_counter(), sum(_cpu())
+    start, before = time.perf_counter(), children_seconds()
     command = [sys.executable, "-m", "attnspec", *words.split(), *extra]
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     if done.returncode > 1:
         raise click.ClickException(f"attnspec {words} cannot run (exit code {done.returncode})")
-    return time.perf_counter() - start, sum(_cpu()) - before
-
-
-def _cpu() -> Iterator[float]:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    yield from (usage.ru_utime, usage.ru_stime)
+    return time.perf_counter() - start, children_seconds() - before
 
 
 if __name__ == "__main__":

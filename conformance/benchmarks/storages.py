@@ -79,14 +79,21 @@ def stored_in(storage: str, fault: Fault, dtype: DType, watch: Watch | None = No
     query, queries as well. Elsewhere queries stay ordinary numbers, so that clauses of these are put, too.
     """
     arrays = ("query", "key", "value") if "query" in fault.name else ("key", "value")
-    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch)
+    shared = ""
+    if STORAGES[storage].block and "blocks of tokens" in fault.reach:
+        # the mistake is one of kernels whose blocks lie along the tokens; the format's usual ones lie along features
+        shared = f"channel_tokens({STORAGES[storage].block})"
+    return declare_storage(own_subject(f"fault/{fault.name}"), storage, dtype, arrays, watch, shared=shared)
 
 
 def declare_storage(subject: Subject, storage: str, dtype: DType, arrays: Sequence[str],
-                    watch: Watch | None = None) -> Subject:
-    """Attnspec's own subject, as a function that takes codes of this storage alone for these arrays."""
+                    watch: Watch | None = None, *, shared: str = "") -> Subject:
+    """Attnspec's own subject, as a function that takes codes of this storage alone for these arrays. shared: how many
+    entries share a scale; empty: what is usual for the storage.
+    """
     stored = {f"stored_{array}": storage for array in arrays}
-    limits = replace(subject.declaration.limits, **stored)  # type: ignore[arg-type]  # by name
+    granularity = {f"{array}_scales": shared for array in arrays}
+    limits = replace(subject.declaration.limits, **stored, **granularity)  # type: ignore[arg-type]  # by name
     callee = subject.callee
     assert isinstance(callee, InProcess)  # all of attnspec's own are
     callee = replace(callee, function=reading_codes(callee.function, storage, dtype, watch))

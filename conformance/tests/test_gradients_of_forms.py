@@ -22,7 +22,7 @@ from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
-from attnspec.vocabulary.observables import OF_INPUT, definer_of
+from attnspec.vocabulary.observables import OF_INPUT, define_gradient
 from attnspec.vocabulary.scene import Scene
 from helpers.gradients import grad, problem, verdicts
 
@@ -207,7 +207,7 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
     claims = {name: np.ones(zeros.shape, bool) for name in ("query", "key", "value")}
     claims["key"][0, 1, 2] = False
     expected = expect_gradients_alone({name: Gradient(zeros, zeros, claimed) for name, claimed in claims.items()})
-    _, _, claimed = definer_of(OBSERVED[of])(expected, cast("Scene", scene))
+    _, _, claimed = define_gradient(OBSERVED[of], expected, cast("Scene", scene))
     assert claimed[:, :, :2].all()
     assert claimed[:, :, 2].any() != is_spoiled
 

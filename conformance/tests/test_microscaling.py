@@ -74,6 +74,14 @@ def test_scales_that_the_format_cannot_hold_are_not_put() -> None:
     assert misfit(fine, limits) == "float8_e8m0fnu cannot hold the scales of its key"
 
 
+def test_zero_points_are_not_put_beside_a_format_that_has_none() -> None:
+    problem = posed("mxfp8/block(32)/powers")
+    limits = Limits(stored_key="mxfp8")
+    assert misfit(problem, limits) == ""
+    beside = problem.but(key_zero=np.zeros((1, 1, 1, 1), np.float32))
+    assert misfit(beside, limits) == "mxfp8 has no zero points, and its key would come with some"
+
+
 @pytest.mark.parametrize("pattern", ["odd", "power"])
 def test_a_second_scale_is_one_number_other_than_1(pattern: str) -> None:
     for keyword in GLOBALS:

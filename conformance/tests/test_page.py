@@ -28,8 +28,10 @@ from attnspec.record.outcome import (
 )
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun, format_duration, format_figure, format_moment, gauge_margin
+from attnspec.report.joined import join_records
 from attnspec.report.page import formula_markup, render_page, write_page
 from attnspec.report.pictures import make_grid, make_grids
+from attnspec.report.summary import find_silences, name_clauses
 from helpers.pages import section, words
 from helpers.records import run_started
 
@@ -267,10 +269,38 @@ def test_what_does_not_apply_is_one_entry_until_it_is_opened() -> None:
     assert "1 of 1 applicable clause held by lib/attend" in words(page)
     silence = section(page, "silence")
     assert "What the implementation lacks, by reason3 items" in words(silence)
-    outer = silence[silence.index("<details"):silence.index('<h3 id="nobody"')]
-    assert outer.count("</details>") == 4
-    assert outer.index("reason 2") < outer.rindex("</details>")
-    assert "3 further clauses apply to no implementation. The reasons stand above" in words(silence)
+    assert silence.count("<details") == 1
+    assert silence.index("reason 2") < silence.index("</details>")
+    assert "3 clauses apply to no implementation; attnspec explain CLAUSE shows a clause." in words(silence)
+
+
+def test_what_two_missing_keywords_keep_away_stands_under_one_of_them() -> None:
+    reasons = {"core.a": "it takes no mask", "core.b": "it takes no mask and no bias", "core.c": "it takes no bias",
+               "core.d": "it takes no bias", "other.a": "it takes no window and no mask"}
+    lacking = [outcome("lib/attend", name, Verdict.INAPPLICABLE, cases=0, reason=reason)
+               for name, reason in reasons.items()]
+    silences = find_silences(join_records([run(*lacking)]))
+    assert {each.reason: [clause.id for _, clauses in each.silenced_clauses for clause in clauses]
+            for each in silences} == {"it takes no bias": ["core.b", "core.c", "core.d"],
+                                      "it takes no mask": ["core.a", "other.a"]}
+
+
+def test_a_reason_at_several_dtypes_is_told_once() -> None:
+    lacking = [outcome("lib/attend", "core.a", Verdict.INAPPLICABLE, dtype, cases=0,
+                       reason=f"it does not take {dtype.value}") for dtype in (DType.FLOAT16, DType.FLOAT64)]
+    [only] = find_silences(join_records([run(*lacking)]))
+    assert (only.reason, only.items) == ("it does not take float64, float16", 2)
+
+
+@pytest.mark.parametrize(("ids", "names"), [
+    (["a.1", "a.2", "b.1"], ("a.1", "a.2", "b.1")),
+    (["a.1", "a.2", "a.3", "a.4", "b.1"], ("a.* (all but 1)", "b.1")),
+    (["a.1", "b.1", "b.2"], ("a.1", "b.*")),
+    (["a.1", "a.2", "a.3", "a.4", "a.5", "b.1", "b.2"], ("all clauses",)),
+])
+def test_most_clauses_of_a_theme_are_named_by_the_theme(ids: list[str], names: tuple[str, ...]) -> None:
+    every = [clause(name) for name in ("a.1", "a.2", "a.3", "a.4", "a.5", "b.1", "b.2")]
+    assert name_clauses([each for each in every if each.id in ids], every) == names
 
 
 def test_a_clause_that_applies_to_nobody_has_no_row_and_no_entry() -> None:

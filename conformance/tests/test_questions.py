@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.aspects.masks import words as masks
 from attnspec.aspects.softcap import words as softcap
 from attnspec.aspects.window import words as window
 from attnspec.aspects.window.faults import within_window
@@ -180,8 +181,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*inputs.MASK_QUESTIONS, *inputs.SWAPPED_QUESTIONS, *inputs.CAUSAL_QUESTIONS,
-         *window.QUESTIONS, *softcap.QUESTIONS, *inputs.HIDDEN_QUESTIONS)
+ASKED = (inputs.MASK_POLARITY, *masks.QUESTIONS, *masks.MASKED_QUESTIONS, *masks.RISKY_QUESTIONS,
+         *window.QUESTIONS, *softcap.QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

@@ -9,11 +9,11 @@ import mpmath
 import numpy as np
 import pytest
 from attnspec.aspects.rotary import words as rotary
+from attnspec.aspects.rotary.formulations import FORMULATIONS
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.forms import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
 from attnspec.core.nouns import DType
-from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.numerics.rotary import (
@@ -201,7 +201,7 @@ def worst(name: str, made: RotaryProblem, precision: Precision) -> float:
 
 @pytest.mark.family(1, each="dtype")
 @pytest.mark.parametrize("dtype", DType)
-@pytest.mark.parametrize(("name", "grade"), [(name, grade) for name, _, _, grade in FORMULATIONS])
+@pytest.mark.parametrize(("name", "grade"), [(each.name, each.grade) for each in FORMULATIONS])
 def test_sound_rotary_formulations_stay_within_the_bound(name: str, grade: str, dtype: DType) -> None:
     precision = declared_precision({"grade": grade} if dtype in {DType.FLOAT16, DType.BFLOAT16} else None, dtype)
     used = max(worst(name, problem(positions, more, dtype, sizes="B3,H2,Hkv2,T33,S33,D24,Dv24", seed=seed,

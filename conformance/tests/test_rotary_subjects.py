@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.rotary.faults import MISTAKES
+from attnspec.aspects.rotary.formulations import FORMULATIONS
 from attnspec.cli.manifests import init, probe
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Kind, Verdict
@@ -15,7 +16,6 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.numerics.rotary import ROTARY_PAIRS
 from attnspec.problems.make import make_rotary
 from attnspec.problems.problem import Recipe
@@ -158,7 +158,7 @@ def test_every_rotary_fault_is_detected_by_rotary_clauses_at_every_dtype(fault: 
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("name", [name for name, *_ in FORMULATIONS])
+@pytest.mark.parametrize("name", [each.name for each in FORMULATIONS])
 def test_no_sound_rotary_formulation_violates_a_clause(name: str) -> None:
     found = outcomes(f"sound/{name}", "rotary.*", DType.FLOAT16)
     assert {each.verdict for each in found.values()} == {Verdict.HELD}

@@ -1,5 +1,7 @@
-"""Every fault by name, what each declares when it is judged, and the catalogue as a table; faults in a form that a
-framework makes of a sound function, and families made into faults (seed 0, or any other where it is asked for).
+"""The catalogue of faults: every fault by name, and what each declares when it is judged.
+
+It has faults in forms that a framework makes of a sound function, and families of sizes made into
+faults, by seed 0 or any other.
 """
 
 from __future__ import annotations
@@ -56,17 +58,17 @@ _TRACED_LENGTH = 4
 
 
 def _constant_of_trace(array: Array) -> Array:
-    """What stood there, of any shape, when the function was traced: it is traced on other numbers."""
+    """An array of any shape as it was when the function was traced: with other numbers."""
     return np.roll(array, 1)
 
 
 def _of_first(array: Array) -> Array:
-    """The first entry of the batch, for all of it: (B,…) -> (B,…)."""
+    """The first entry of the batch for all entries: (B,…) -> (B,…)."""
     return np.broadcast_to(array[:1], array.shape)
 
 
 def _with_mask(change: Callable[[Array], Array]) -> Callable[[], Attend]:
-    """A maker of functions that see another mask (B,H,T,S), where they are given one."""
+    """A maker of functions that change the mask (B,H,T,S) of a call, if it has one."""
     def answer(call: HandedOver) -> Answer:
         return attention(call if call.mask is None else call.but(mask=change(np.asarray(call.mask))))
 
@@ -74,14 +76,14 @@ def _with_mask(change: Callable[[Array], Array]) -> Callable[[], Attend]:
 
 
 def _at_first_length(call: HandedOver) -> Answer:
-    """The program is one for a number of keys, and has no place for more."""
+    """The program is compiled for one number of keys, and has no room for more."""
     seen = np.arange(call.key.shape[2]) < _TRACED_LENGTH
     mask = np.ones(1, bool) if call.mask is None else np.asarray(call.mask)
     return attention(call.but(mask=np.broadcast_to(mask & seen, (*call.query.shape[:3], call.key.shape[2]))))
 
 
 def _branch_of_trace(call: HandedOver) -> Answer:
-    """The causal flag is looked at where there are more than a few keys; at the export there were few."""
+    """The causal flag counts only if there are few keys, as at the export."""
     return attention(call.but(causal=False) if call.key.shape[2] >= _TRACED_LENGTH else call)
 
 
@@ -94,7 +96,7 @@ def _scale_of_trace(call: HandedOver) -> Answer:
 
 
 def _mask_of_first(mask: Array) -> Array:
-    """The first entry's mask (B,H,T,S) for all; one of fewer axes has no batch."""
+    """The mask (B,H,T,S) of the first entry for all; one of fewer axes has no batch."""
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
 
 
@@ -104,7 +106,7 @@ def _backward(form: MadeForm, reread: Reread) -> WrongForm:
 
 
 def _dropped_anew(call: HandedOver) -> HandedOver:
-    """Every other key is dropped, and the rest doubled, as another draw would have it."""
+    """Every other value is dropped and the rest doubled, as another draw would have it."""
     kept = (np.arange(call.value.shape[2]) % 2 == 0)[:, None]
     return call.but(value=(call.value * kept * 2).astype(call.value.dtype))
 
@@ -167,11 +169,12 @@ def _numbers(planted: Planted) -> str:
 
 
 def _maker(planted: Planted) -> Callable[[], Attend]:
-    """Makes attention that is wrong where the plant bites, and the sound stages everywhere else."""
+    """A maker of attention that is wrong where the planted fault bites, and sound elsewhere."""
     stages = replace(SOUND, **MECHANISMS[planted.mechanism](planted.size))
 
     def answer(call: HandedOver) -> Answer:
-        return attention(call, stages) if planted.bites(axes_of(_sizes(call)), call.keywords) else attention(call)
+        is_wrong = planted.bites(axes_of(_sizes(call)), call.keywords)
+        return attention(call, stages if is_wrong else SOUND)
 
     return around(answer)
 
@@ -186,14 +189,15 @@ SIZE_FAULTS = tuple(map(draw_fault, ALL_FAMILIES))
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
-    """The faults of a keyword: those of its own aspect, those of backward passes, then those of other aspects."""
-    tables = (*(aspect.about for aspect in all_mistakes()), *({GRAD: aspect.backward} for aspect in all_mistakes()),
-              *(aspect.beside for aspect in all_mistakes()))
+    """The faults of a keyword, by the aspect itself, by backward passes, then by other aspects."""
+    mistakes = all_mistakes()
+    tables = [*(aspect.about for aspect in mistakes), *({GRAD: aspect.backward} for aspect in mistakes),
+              *(aspect.beside for aspect in mistakes)]
     return tuple(fault for table in tables for fault in table.get(keyword, ()))
 
 
 def _with_link(fault: Fault) -> Fault:
-    """The fault with the thread that the tables of mechanisms know of it, unless it names another itself."""
+    """The fault with the first thread that `mechanisms` has for it, unless it has one itself."""
     return fault if fault.link else replace(fault, link=link_of(fault.name))
 
 
@@ -240,7 +244,8 @@ RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for co
 def fault_named(name: str) -> Fault:
     """The fault of this name; `NAME@7` is the family NAME as seed 7 draws it.
 
-    Raises TargetError, with the nearest name, where there is none, and for a seed that is none or that nothing takes.
+    Raises TargetError, with the nearest name, if there is none, and for a seed that is no number
+    or that draws nothing.
     """
     family, at, seed = name.partition(SEEDED)
     if family not in CATALOGUE:
@@ -253,20 +258,22 @@ def fault_named(name: str) -> Fault:
 
 
 def _seed(family: str, seed: str) -> int:
-    """The seed as it is written after a family's name. Raises TargetError for what is no whole number."""
+    """The seed behind a family's name. Raises TargetError if it is no whole number."""
     if not SEED.fullmatch(seed):
         raise TargetError(f"{seed!r} is not a seed: write a whole number after the @, such as {family}{SEEDED}7.")
     return int(seed)
 
 
 def recommended_answers(kind: Kind, keywords: Collection[str]) -> Mapping[str, str]:
-    """The recommended answer to each convention that a subject of this kind with these keywords is asked."""
+    """The recommended answers to the conventions that such a subject is asked about."""
     return {name: RECOMMENDED[name] for name in asked_of(kind, keywords)}
 
 
 def _keywords(fault: Fault) -> frozenset[str]:
-    """All but those that layers are not put. Keywords that few functions have only where something of such a one is
-    wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
+    """The keywords that a fault's function takes.
+
+    Keywords that few functions have are taken only by faults about such a keyword, and those of a
+    pool only by faults of that pool: others show without them, and sooner.
     """
     if fault.kind is Kind.ROTARY:
         return frozenset(ROTARY)
@@ -282,14 +289,16 @@ def _keywords(fault: Fault) -> frozenset[str]:
 
 
 def _precision(fault: Fault) -> Mapping[DType, Mapping[str, object]]:
-    """One rounding at the end for the half dtypes; and at every dtype what the fault says that it stores."""
+    """Where a fault rounds: once, at the end, in half dtypes; and what it says that it stores."""
     halves = {dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in HALF_DTYPES}
     return {dtype: {**halves.get(dtype, {}), **fault.words} for dtype in DType} if fault.words else halves
 
 
 def declaration_of(fault: Fault) -> Declaration:
-    """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
-    systematic error beyond that of float32.
+    """The declaration of a fault.
+
+    It claims all profiles and the recommended conventions; half dtypes have one rounding at the
+    end (G0), and no systematic error beyond that of float32.
     """
     keywords, profiles = _keywords(fault), PROFILES_OF[fault.kind]
     return Declaration(
@@ -311,18 +320,18 @@ COLUMNS = ("name", "kind", "stage", "story", "reach", "link")
 
 
 def fault_row(fault: Fault) -> Mapping[str, str]:
-    """What the table says of one fault, by column."""
+    """One row of the table of faults, by column."""
     return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage, "story": fault.story,
             "reach": fault.reach, "link": fault.link}
 
 
 def fault_table(faults: Iterable[Fault] = ALL) -> tuple[Mapping[str, str], ...]:
-    """One row a fault, in the order of the stages."""
+    """The table of faults, one row each, in the order of the stages."""
     return tuple(map(fault_row, faults))
 
 
 def mechanisms() -> str:
-    """The classes of real mistakes as a table in Markdown: threads, faults that make them, and why some have none."""
+    """The classes of real mistakes as a table in Markdown, with the faults that make them."""
     head = ["| mechanism | what happened to whom | faults that make it | left out |", "|---|---|---|---|"]
     return "\n".join([*head, *(f"| {' | '.join(_cells(mechanism))} |" for mechanism in sorted(BUGS))])
 
@@ -335,6 +344,9 @@ def _cells(mechanism: str) -> Iterable[str]:
 
 
 def _short(thread: str) -> str:
-    """The library and the number: `onnx 7118` of https://github.com/onnx/onnx/issues/7118."""
+    """The library and number of a thread: `onnx 7118` for https:
+
+    github.com/onnx/onnx/issues/7118.
+    """
     *_, library, _, number = thread.split("/")
     return f"{library} {number}"

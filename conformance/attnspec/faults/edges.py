@@ -1,5 +1,5 @@
-"""Ends that are lost (the last key, the odd feature, the row that nobody wrote), reads of what is not there, and hidden
-keys that are only pushed down by a finite constant, or counted after all.
+"""Faults of ends and of masks: what comes last is lost or never written, what does not exist is
+read, and hidden keys are only lowered by a constant, or counted after all.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def _lowered_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
 
 
 def _hidden_counted_as_one(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): hidden keys count as logit 0 in the denominator, and are zeroed after."""
+    """Weights (B,H,T,S); hidden keys count as logit 0 in the denominator."""
     grown = sound.normalise(sound.exponentials(np.where(work.visible, logits, 0)))
     return np.where(work.visible, grown, 0)
 
 
 def _overflowing(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) plus the dtype's lowest number, once for the mask and once for the triangle."""
+    """Logits (B,H,T,S), the lowest number added once for the mask and once for the triangle."""
     lowest = np.finfo(logits.dtype).min
     for allowed in (sound.masked(work), sound.past(work)):
         logits = logits + np.where(allowed, 0, lowest).astype(logits.dtype)
@@ -47,18 +47,18 @@ def _overflowing(logits: Array, work: PreparedCall) -> Array:
 
 
 def over_zero(logits: Array, work: PreparedCall) -> Array:
-    """Exponentials (B,H,T,S) divided by their row's sum, even where that is 0."""
+    """Weights (B,H,T,S) whose rows are divided by their sum, even if that is 0."""
     grown = sound.exponentials(logits)
     return grown / grown.sum(axis=-1, keepdims=True)
 
 
 def _uniform_if_hidden(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); a row without a visible key weighs all keys alike."""
+    """Weights (B,H,T,S), the same for all keys in a row that sees none."""
     return np.where(work.visible.any(axis=-1, keepdims=True), weights, 1 / work.shape[3]).astype(weights.dtype)
 
 
 def _first_key_if_hidden(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); a row without a visible key takes the first one."""
+    """Weights (B,H,T,S), all of it on the first key in a row that sees none."""
     is_empty = ~work.visible.any(axis=-1, keepdims=True)
     return np.where(is_empty, np.arange(work.shape[3]) == 0, weights).astype(weights.dtype)
 
@@ -107,9 +107,9 @@ CONSTANT_FAULTS = (
 
 
 def _without_key(position: int, count: int = 1) -> dict[str, object]:
-    """Hide one key (counted from either end) wherever there are more than `count`."""
+    """A `hide` stage that loses one key, counted from either end, of more than `count`."""
     def hide(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S), -inf where hidden and at the lost key."""
+        """Logits (B,H,T,S), -inf at hidden keys and at the lost one."""
         S = work.shape[3]
         is_lost = (np.arange(S) == position % S) & (count < S)
         return np.where(is_lost, -np.inf, sound.hide(logits, work)).astype(logits.dtype)
@@ -117,31 +117,31 @@ def _without_key(position: int, count: int = 1) -> dict[str, object]:
 
 
 def _even_width(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of features that are read in pairs: the odd last one is lost."""
+    """Logits (B,H,T,S) of features read in pairs: an odd last one is lost."""
     D = work.query.shape[-1] // 2 * 2
     return sound.logits(work.but(query=work.query[..., :D], key=work.key[..., :D]), factor)
 
 
 def _eights(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of features that are read in vectors of 8 once there are more: the rest is lost."""
+    """Logits (B,H,T,S) of features read in vectors of 8, if there are more: the rest is lost."""
     D = work.query.shape[-1]
     kept = D // 8 * 8 if D > 8 else D
     return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
 
 
 def _even_values(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv); its odd last feature is never written."""
+    """The output (B,H,T,Dv), 0 in an odd last feature, which is never written."""
     Dv = output.shape[-1]
     return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
 
 
 def _as_wide_as_queries(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv); features of the values beyond D are never written."""
+    """The output (B,H,T,Dv), 0 in the features beyond D, which are never written."""
     return np.where(np.arange(output.shape[-1]) < work.query.shape[-1], output, 0).astype(output.dtype)
 
 
 def _rows_written(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv); rows after the last whole tile of 16 hold what was in the buffer: ones."""
+    """The output (B,H,T,Dv), ones behind the last whole tile of 16 rows, from an unwritten buffer."""
     T = work.shape[2]
     written = T // 16 * 16 if T > 16 else T
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
@@ -149,7 +149,9 @@ def _rows_written(output: Array, work: PreparedCall) -> Array:
 
 def _last_row_from_before(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), its last row a copy of the one before."""
-    return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
+    if output.shape[2] < 2:
+        return output
+    return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2)
 
 
 def _first_row_lost(output: Array, work: PreparedCall) -> Array:
@@ -175,7 +177,7 @@ def _mean_of_values(weights: Array, work: PreparedCall) -> Array:
 
 
 def _residual(call: HandedOver) -> PreparedCall:
-    """The query is added to the values when shapes agree, for the residual connection's sake."""
+    """The query is added to the values where their shapes agree, as by a residual connection."""
     return sound.take(call.but(value=call.value + call.query) if call.value.shape == call.query.shape else call)
 
 
@@ -235,7 +237,7 @@ BLOCK = 16
 
 
 def _row_stride_padded(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) read with rows of S rounded up to a block; past a head's end it reads True."""
+    """The mask (B,H,T,S), read as if rows were padded to a block; True behind a head's end."""
     B, H, T, S = work.shape
     stride = -(-S // BLOCK) * BLOCK
     memory = np.concatenate([mask.reshape(B * H, T * S), np.ones((B * H, T * (stride - S)), bool)], axis=-1)
@@ -243,7 +245,7 @@ def _row_stride_padded(mask: Array, work: PreparedCall) -> Array:
 
 
 def _whole_blocks(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S), in which a block of 16 keys is seen as a whole where one of them is."""
+    """The mask (B,H,T,S), in which a block of 16 keys is visible if one of them is."""
     S = work.shape[3]
     padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
     blocks = padded.reshape(*mask.shape[:-1], -1, BLOCK).any(axis=-1, keepdims=True)
@@ -251,7 +253,7 @@ def _whole_blocks(mask: Array, work: PreparedCall) -> Array:
 
 
 def _of_next_head(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): the second half of the keys is read one head on."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the second half of the keys is read from the next head."""
     grouped = sound.group(array, H)
     S = array.shape[2]
     is_second = (np.arange(S) >= (S + 1) // 2)[:, None]
@@ -259,54 +261,60 @@ def _of_next_head(array: Array, H: int) -> Array:
 
 
 def _two_passes(call: HandedOver) -> Answer:
-    """One query and grouped heads take a kernel in two passes, whose second one has the wrong offset."""
-    takes_it = call.query.shape[2] == 1 and call.key.shape[1] != call.query.shape[1]
-    return attention(call, _SECOND_PASS) if takes_it else attention(call)
+    """One query with grouped heads takes a kernel whose second pass has a wrong offset."""
+    if call.query.shape[2] == 1 and call.key.shape[1] != call.query.shape[1]:
+        return attention(call, _SECOND_PASS)
+    return attention(call)
 
 
 _SECOND_PASS = Stages(group_key=_of_next_head, group_value=_of_next_head)
 
 
 def _with_more_keys(call: HandedOver, key: Array, value: Array) -> Answer:
-    """Attention with key (B,Hkv,·,D) and value appended that every row sees; weights only of the caller's keys."""
+    """Attention with further keys and values, (B,Hkv,·,·), that every row sees."""
     B, H, T, S = *call.query.shape[:3], call.key.shape[2]
     more = [(0, 0)] * 3 + [(0, key.shape[2])]
     visible = sound.masked(sound.take(call)) & (sound.triangle(T, S) if call.causal else True)
     mask = np.pad(visible, more, constant_values=True)
     bias = None if call.bias is None else np.pad(np.broadcast_to(call.bias, (B, H, T, S)), more)
-    joined = (np.concatenate(pair, axis=2) for pair in ((call.key, key), (call.value, value)))
-    long_key, long_value = joined
-    answer = attention(call.but(key=long_key, value=long_value, mask=mask, bias=bias, causal=False))
+    answer = attention(call.but(
+        key=np.concatenate([call.key, key], axis=2), value=np.concatenate([call.value, value], axis=2),
+        mask=mask, bias=bias, causal=False))
     return (answer[0], answer[1][..., :S].copy()) if isinstance(answer, tuple) else answer
 
 
 def _tail_reads_on(call: HandedOver) -> Answer:
-    """The last block is filled up with what follows in memory: the first keys of the next head."""
+    """The last block is filled up with what follows in memory: the next head's first keys."""
     missing = min(-call.key.shape[2] % BLOCK, call.key.shape[2])
-    return _with_more_keys(call, *(np.roll(array, -1, axis=1)[:, :, :missing] for array in (call.key, call.value)))
+    key, value = (np.roll(array, -1, axis=1)[:, :, :missing] for array in (call.key, call.value))
+    return _with_more_keys(call, key, value)
 
 
 def _pack_batch(call: HandedOver) -> Answer:
-    """The batch is packed into one long sequence, and nothing keeps its sequences apart."""
-    B, Hkv, S, _ = call.key.shape
-    others = [np.stack([np.delete(array, b, axis=0).swapaxes(0, 1).reshape(Hkv, (B - 1) * S, array.shape[-1])
-                        for b in range(B)]) for array in (call.key, call.value)]
-    return _with_more_keys(call, *others)
+    """The batch is one long sequence, whose entries see each other's keys."""
+    return _with_more_keys(call, _keys_of_others(call.key), _keys_of_others(call.value))
+
+
+def _keys_of_others(array: Array) -> Array:
+    """(B,Hkv,S,·) -> (B,Hkv,(B-1)·S,·): what each batch entry does not have itself."""
+    B, Hkv, S, width = array.shape
+    others = [np.delete(array, b, axis=0).swapaxes(0, 1).reshape(Hkv, (B - 1) * S, width) for b in range(B)]
+    return np.stack(others)
 
 
 def _first_heads(call: HandedOver) -> Answer:
-    """The output is allocated with as many heads as there are keys'."""
+    """The output has as many heads as the keys have."""
     return change_output(attention(call), lambda output: output[:, :call.key.shape[1]].copy())
 
 
 def _values_read_beyond(call: HandedOver) -> Answer:
-    """The values are read as far as there are keys; what lies behind them is zeros here."""
+    """The values are read for each key; behind their end there are zeros."""
     missing = max(0, call.key.shape[2] - call.value.shape[2])
     return attention(replace(call, value=np.pad(call.value, ((0, 0), (0, 0), (0, missing), (0, 0)))))
 
 
 def _chosen_first(hidden: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): the 8 largest logits of a row are chosen among all keys, and hidden ones are lost after."""
+    """Weights (B,H,T,S): the 8 largest logits of a row are chosen before hidden ones are dropped."""
     logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
     count = min(8, work.shape[3])
     least = np.partition(logits, -count, axis=-1)[..., -count, None]
@@ -314,14 +322,14 @@ def _chosen_first(hidden: Array, work: PreparedCall) -> Array:
 
 
 def _balanced_rows(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): rows dealt from both ends, to even causal work; only the causal path deals back."""
+    """The output (B,H,T,Dv): rows are dealt from both ends, and dealt back only if causal."""
     T = work.shape[2]
     dealt = np.argsort(np.minimum(np.arange(T), T - 1 - np.arange(T)), kind="stable")
     return output if work.causal else output[:, :, dealt]
 
 
 def _with_sink(hidden: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); a row's sum has one more term, exp(0), where there is one query."""
+    """Weights (B,H,T,S); for one query, the sum has one more term, exp(0)."""
     if work.shape[2] > 1:
         return sound.softmax(hidden, work)
     top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)

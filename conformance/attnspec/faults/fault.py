@@ -1,5 +1,5 @@
-"""What a fault is; what the `faults.py` of an aspect hands over, its mistakes of all kinds; and the problems by which a
-diagnosis tells faults apart.
+"""What a fault is; what an aspect's `faults.py` hands over; and the problems by which a diagnosis
+tells faults apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from attnspec.problems.problem import Recipe, Sizes
 
 
 class Stage(enum.StrEnum):
-    """Where in attention, or around it, a fault sits, if it is not about a keyword that has a folder of its own."""
+    """Where in attention, or around it, a fault sits, if it is not about an aspect's keyword."""
 
     SCALE = "scale"
     HEADS = "heads"
@@ -48,8 +48,9 @@ class Stage(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WrongForm:
-    """What a framework makes of a function that is sound: form: which.  make: a function in its place.  backward: its
-    backward pass, where the plain function has one.
+    """A form that a framework makes of a sound function, and that is wrong.
+
+    form: which.  make: a function in its place.  backward: its backward pass, if it has one.
     """
 
     form: MadeForm
@@ -61,16 +62,15 @@ class WrongForm:
 class Fault:
     """A named, deliberately wrong attention.
 
-    stage: a `Stage`, or the keyword that the fault is about.
-    story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
-    link: the public thread of a real bug of this kind; "": the first that `mechanisms` names for it, or none.
-    limits: what the faulty function declares beyond the ordinary.
-    equivalents: dtypes at which it cannot be told from rounding, each with the reason.
-    other_path: what the same subject does with a hidden switch flipped, where it has one.
-    planted: of a fault that shows only at certain sizes, at which; a seed draws them.
-    form: that of the arrays which its function takes.  claims: profiles that bind only who claims them.
-    backward: the backward pass beside it, where that is what is wrong.  made: what is wrong is this form of it alone.
-    words: what its precision class says besides the grade, at every dtype.
+    stage: a `Stage`, or the keyword that the fault is about.  story: how people come to write it.
+    reach: the feature, shape, dtype or value at which it shows.  link: the public thread of a real
+    bug of this kind; "": the first that `mechanisms` names for it, if any.  limits: what the
+    function declares beyond the ordinary.  equivalents: dtypes at which it cannot be told from
+    rounding, each with the reason.  other_path: what the subject does with a hidden switch
+    flipped, if it has one.  planted: where a fault shows that shows only at certain sizes; a seed
+    draws them.  form: that of the function's arrays.  claims: profiles that bind only who claims
+    them.  backward: the wrong backward pass, if that is what is wrong.  made: the form that alone
+    is wrong, if so.  words: what its precision class says besides the grade, at every dtype.
     """
 
     name: str
@@ -92,12 +92,12 @@ class Fault:
 
     @property
     def function(self) -> Attend | Layer | Rotate:
-        """A freshly made function: faults that keep state start anew with each."""
+        """A freshly made function; a fault that keeps state starts anew with each."""
         return self.make()
 
     @property
     def shows_at(self) -> str:
-        """Of a fault that shows only at certain sizes, at which; "" for all others."""
+        """The sizes at which it shows; "" if it shows at any."""
         return self.planted.reach if self.planted else ""
 
 
@@ -119,10 +119,11 @@ GITHUB = "https://github.com/"
 
 @dataclass(frozen=True, slots=True)
 class SizeThread:
-    """A public thread on GitHub. sizes: at which sizes it went wrong, in the thread's words for the axes or in ours.
+    """A public thread on GitHub about a mistake at certain sizes.
 
-    made_by: the faults that make the mistake, or why none does.  is_told: whether the thread tells the mechanism; where
-    it tells sizes alone, the faults are those that show at such sizes.
+    sizes: at which it went wrong, in the thread's words or in ours.  made_by: the faults that make
+    the mistake, or why none does.  is_told: whether the thread tells the mechanism; if it tells
+    sizes alone, the faults are those that show at such sizes.
     """
 
     name: str
@@ -132,7 +133,7 @@ class SizeThread:
 
     @property
     def link(self) -> str:
-        """Its address."""
+        """The address of the thread."""
         return GITHUB + self.name
 
     @property
@@ -143,17 +144,21 @@ class SizeThread:
 
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
-    """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
-    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
-    that bind only who claims them.  backward: the backward pass beside it, where it has one.
+    """A right attention, or rotary embedding, of an aspect.
+
+    meaning: how it computes.  pool: whose keywords it takes besides those that all take.  grade:
+    in half dtypes.  words: what its precision class says besides.  form: that of its arrays.
+    claims: profiles that bind only who claims them.  backward: the backward pass beside it, if
+    any.
     """
 
     name: str
     meaning: str
-    make: Callable[[], Attend]
+    make: Callable[[], Attend | Rotate]
     pool: str = ""
     grade: str = "G0"
     words: Mapping[str, object] = field(default_factory=dict)
+    kind: Kind = Kind.ATTENTION
     form: InputForm = InputForm.DENSE
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None
@@ -163,15 +168,14 @@ class SoundFormulation:
 class AspectFaults:
     """The mistakes that an aspect's `faults.py` hands over.
 
-    about: by keyword of this aspect, the faults that are about it.  beside: by keyword of another one, how that is lost
-    beside this one.
-    left_on: what is computed though nobody asked for it.  backward: faults of a backward pass.
-    families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
-    bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
-    threads: those of mistakes that show at certain sizes.
-    panel: calls by which a diagnosis tells its faults apart.
-    sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
-    beside_pool: by pool of its keywords, those whose keywords its faults take, too.
+    about: by keyword of the aspect, the faults that are about it.  beside: by keyword of another
+    aspect, how it is lost beside this one.  left_on: what is computed though nobody asked for it.
+    backward: faults of a backward pass.  families: of faults that show at certain sizes.
+    mechanisms: by name, what goes wrong in a family.  bugs: by class of mistake, public threads on
+    GitHub and the faults that make the same one.  threads: those of mistakes at certain sizes.
+    panel: calls by which a diagnosis tells the faults apart.  sound: right formulations, which no
+    clause may accuse.  of_any_call: faults that are about no keyword.  beside_pool: by pool of the
+    aspect's keywords, pools whose keywords its faults take, too.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -189,7 +193,7 @@ class AspectFaults:
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:
-    """The mistakes of every aspect, in order."""
+    """The mistakes of every aspect, in the order of the aspects."""
     return tuple(part.MISTAKES for part in load_parts("faults"))
 
 
@@ -197,7 +201,7 @@ PartT = TypeVar("PartT")
 
 
 def of_aspects(part: Callable[[AspectFaults], Iterable[PartT]]) -> tuple[PartT, ...]:
-    """What every aspect has of a part of its mistakes, in order."""
+    """One part of the mistakes of every aspect, in the order of the aspects."""
     return tuple(chain.from_iterable(map(part, all_mistakes())))
 
 
@@ -221,7 +225,10 @@ GROUPED_LAYER = Sizes(2, 4, 2, 6, 5, 4, 4)
 
 def panel_recipe(sizes: Sizes, keywords: str, families: str = "normal", *, mask: str = "random", seed: int = 1,
                  bias: str = "normal", scale: float = 0.3, **values: Any) -> Recipe:  # noqa: ANN401  (by the keyword)
-    """A problem of these sizes with these keywords; `values` are those of uncommon keywords, by name."""
+    """The recipe of a problem of these sizes with these keywords.
+
+    values: those of uncommon keywords, by name.
+    """
     features = frozenset(keywords.split())
     return Recipe(sizes, tuple(families.split()), mask if "mask" in features else "none", features, seed,
                   bias=bias, scale=scale, values=values)

@@ -1,5 +1,5 @@
-"""Heads and batch entries mixed up, grouped heads in the wrong order; wrong returned weights, shapes and dtypes;
-special-case paths, paths that give up, and hidden switches that take another path.
+"""Faults of heads and batch entries, which are mixed up or grouped in the wrong order; of what is
+returned: weights, shapes, dtypes; and of paths for special cases, or behind hidden switches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GROUPED = "1 < Hkv < H"
 
 
 def _group_both(group: Callable[[Array, int], Array]) -> dict[str, Callable[[Array, int], Array]]:
-    """One way to group, (B,Hkv,S,·) -> (B,H,S,·), for keys and values alike."""
+    """The same grouping, (B,Hkv,S,·) -> (B,H,S,·), for keys and values."""
     return {"group_key": group, "group_value": group}
 
 
@@ -36,34 +36,36 @@ def _first(array: Array, H: int) -> Array:
 def _shifted_groups(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): head h uses (h + 1) // (H / Hkv), the last one clamped."""
     Hkv = array.shape[1]
-    return array[:, np.minimum((np.arange(H) + 1) // (H // Hkv), Hkv - 1)] if Hkv < H else array
+    if Hkv == H:
+        return array
+    return array[:, np.minimum((np.arange(H) + 1) // (H // Hkv), Hkv - 1)]
 
 
 def _repeated_in_time(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): repeat along the time axis, then reshape to H heads."""
+    """(B,Hkv,S,·) -> (B,H,S,·): repeated along time, then reshaped to H heads."""
     B, Hkv, S, width = array.shape
     return np.repeat(array, H // Hkv, axis=2).reshape(B, Hkv, H // Hkv, S, width).reshape(B, H, S, width)
 
 
 def _repeated_over_batch(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): B·Hkv heads are tiled as one axis, so groups run across the batch."""
+    """(B,Hkv,S,·) -> (B,H,S,·): all B·Hkv heads tiled as one axis, across the batch."""
     B, Hkv, S, width = array.shape
     return np.tile(array.reshape(B * Hkv, S, width), (H // Hkv, 1, 1)).reshape(B, H, S, width)
 
 
 def _two_per_group(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): always two query heads a group, whatever H / Hkv is."""
+    """(B,Hkv,S,·) -> (B,H,S,·): two query heads in a group, whatever H / Hkv is."""
     return array[:, np.arange(H) // 2 % array.shape[1]] if array.shape[1] < H else array
 
 
 def _mix_heads_and_time(array: Array) -> Array:
-    """(B,H,S,·) read as (B,S,H,·) and transposed: heads and time mixed."""
+    """(B,H,S,·), read as (B,S,H,·) and transposed."""
     B, H, S, width = array.shape
     return array.reshape(B, S, H, width).swapaxes(1, 2)
 
 
 def _batch_for_heads(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·), folded as (B·H) and unfolded as (H·B)."""
+    """(B,Hkv,S,·) -> (B,H,S,·): folded as (B·H) and unfolded as (H·B)."""
     grouped = sound.group(array, H)
     B, _, S, width = grouped.shape
     return grouped.reshape(H, B, S, width).swapaxes(0, 1)
@@ -80,13 +82,13 @@ def _keys_with_queries(call: HandedOver) -> PreparedCall:
 
 
 def _interleave_heads(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
+    """The output (B,H,T,Dv), whose heads and features are filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
 def _merged_flat(output: Array, work: PreparedCall) -> Array:
-    """The output's memory (B,H,T,Dv) read as (B,T,H,Dv), then turned back to heads first."""
+    """The output (B,H,T,Dv), read as (B,T,H,Dv), with the heads turned to the front again."""
     B, H, T, Dv = output.shape
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
 
@@ -148,17 +150,18 @@ _ASKED = "return_weights"
 
 
 def _report_without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
-    """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
+    """A `report` stage: weights (B,H,T,S) computed anew for display, without some keyword."""
     def report(weights: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
+        """Weights (B,H,T,S) of the call without that keyword."""
         bare = work.but(**changes)
-        seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
-        return sound.softmax(sound.hide(sound.add_bias(sound.logits(bare, sound.scale(bare)), bare), seen), seen)
+        bare = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
+        logits = sound.add_bias(sound.logits(bare, sound.scale(bare)), bare)
+        return sound.softmax(sound.hide(logits, bare), bare)
     return report
 
 
 def _report_transposed(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) turned to (B,H,S,T), whose memory is read as (B,H,T,S)."""
+    """Weights (B,H,T,S), turned to (B,H,S,T) and read on as (B,H,T,S)."""
     B, H, T, S = work.shape
     return weights.swapaxes(-1, -2).reshape(B, H, T, S)
 
@@ -170,8 +173,9 @@ def _dropped_out(weights: Array, work: PreparedCall) -> Array:
 
 
 def _scores(weights: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with the bias in the place of weights, 0 where hidden."""
-    return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
+    """Logits (B,H,T,S) with the bias, in place of weights; 0 where hidden."""
+    logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
+    return np.where(work.visible, logits, 0).astype(weights.dtype)
 
 
 def _squeeze_head(call: HandedOver) -> Answer:
@@ -189,14 +193,14 @@ def _merge_output(call: HandedOver) -> Answer:
 
 
 def _one_query_mean(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), equal over the visible keys where T = 1."""
+    """Weights (B,H,T,S), the same for all visible keys if T = 1."""
     if work.shape[2] > 1:
         return weights
     return sound.normalise(work.visible.astype(weights.dtype))
 
 
 def _self_similar(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S), made symmetric where T = S, to halve the work."""
+    """Logits (B,H,T,S), made symmetric if T = S."""
     dots = sound.logits(work, factor)
     if work.shape[2] != work.shape[3]:
         return dots
@@ -291,7 +295,7 @@ def _mask_in_float32(call: HandedOver) -> Answer:
 
 
 def _narrow_to_float32(call: HandedOver) -> Answer:
-    """Float64 is taken for float32 inside; what comes back says float64."""
+    """Float64 is computed in float32; the answer says float64."""
     io = call.query.dtype
     if io != np.float64:
         return attention(call)

@@ -1,4 +1,4 @@
-"""Layers whose projections, splits or merges are wrong."""
+"""Faults of layers: their projections, splits or merges are wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
 from attnspec.faults import heads
-from attnspec.faults import heads as head_faults
 from attnspec.faults import staged as core
 from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import Fault, Stage
@@ -19,17 +18,17 @@ from attnspec.problems.problem import INPUTS, Array
 
 
 def query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
-    """The query's projection (B,T,H·D) is scaled, then its bias added: in effect a bias too large by sqrt(D)."""
+    """The projected query (B,T,H·D) with four times its bias."""
     return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)  # 4 b, as for D = 16
 
 
 def without_bias(x: Array, which: str, params: Params) -> Array:
-    """(B,·,M) or, for `out`, (B,T,H·Dv), times the weight alone."""
+    """The projection of x (B,·,M), or for `out` (B,T,H·Dv), without its bias."""
     return x @ params[f"w_{which}"]
 
 
 def bias_twice(x: Array, which: str, params: Params) -> Array:
-    """The projected value (B,S,Hkv·Dv) or output (B,T,M) with its bias added once more."""
+    """The projected value (B,S,Hkv·Dv) or output (B,T,M), with its bias added twice."""
     return sound.project(x, which, params) + params.get(f"b_{which}", np.zeros((), x.dtype))
 
 
@@ -39,28 +38,28 @@ def bias_subtracted(x: Array, which: str, params: Params) -> Array:
 
 
 def as_if(other: str) -> Callable[[Array, str, Params], Array]:
-    """(B,·,M) projected with the parameters of another projection where the shapes allow it."""
+    """A projection (B,·,M) with the parameters of another one, if their shapes agree."""
     def project(x: Array, which: str, params: Params) -> Array:
-        """(B,·,M) projected as `other` where both weights have one shape, else as `which`."""
+        """The projection of x (B,·,M) as `other`, if both weights have one shape."""
         fits = params[f"w_{which}"].shape == params[f"w_{other}"].shape
         return sound.project(x, other if fits else which, params)
     return project
 
 
 def project_transposed(x: Array, which: str, params: Params) -> Array:
-    """(B,T,M) or, for `out`, (B,T,H·Dv), by the (out, in) weight of another library, used as (in, out) or misread."""
+    """The projection of x (B,T,M) or (B,T,H·Dv) by a weight that is laid out (out, in)."""
     weight = params[f"w_{which}"]
     return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
 
 
 def as_wide_as_query(x: Array, which: str, params: Params) -> Array:
-    """Keys (B,S,M) projected by their own weight, read with the shape of the query's, (M,H·D)."""
+    """Keys (B,S,M), projected by their own weight, read in the shape of the query's, (M,H·D)."""
     weight = params[f"w_{which}"].reshape(params["w_query"].shape)
     return sound.project(x, which, {**params, f"w_{which}": weight})
 
 
 def skipped_if_square(x: Array, which: str, params: Params) -> Array:
-    """The merged heads (B,T,H·Dv), not projected where H·Dv = M."""
+    """The merged heads (B,T,H·Dv), not projected if H·Dv = M."""
     weight = params[f"w_{which}"]
     return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
 
@@ -72,7 +71,7 @@ def split_interleaved(x: Array, heads: int) -> Array:
 
 
 def split_flat(x: Array, heads: int) -> Array:
-    """(B,T,H·D) -> (B,H,T,D) by view(B, H, T, D) without the transpose."""
+    """(B,T,H·D) -> (B,H,T,D) by a reshape without the transpose."""
     B, T, width = x.shape
     return x.reshape(B, heads, T, width // heads)
 
@@ -109,15 +108,15 @@ def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], L
 
 def _time_first() -> Layer:
     def answer(call: LayerCall) -> Array | tuple[Array, ...]:
-        """The output turned to (T,B,M); weights (B,H,T,S) stay as they are."""
+        """The output (T,B,M); weights (B,H,T,S) as they are."""
         return core.change_output(sound.run_layer(call), lambda output: output.swapaxes(0, 1))
     return sound.as_layer(answer)
 
 
 def _over_batch() -> Layer:
-    """Batch and time are exchanged where the shapes allow it, so that sequences attend to each other."""
+    """A layer that exchanges batch and time if shapes agree: sequences attend to each other."""
     def answer(call: LayerCall) -> Array | tuple[Array, ...]:
-        """Output (B,T,M), batch and time exchanged on the way in and back where query and key have one shape."""
+        """The output (B,T,M), with batch and time exchanged on the way in, and back."""
         if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
             return sound.run_layer(call)
         turned = call.but(**{name: getattr(call, name).swapaxes(0, 1) for name in INPUTS})
@@ -126,14 +125,19 @@ def _over_batch() -> Layer:
 
 
 def _truncating(call: LayerCall) -> LayerCall:
-    """Width // heads, and the columns that are left over are cut off."""
+    """The call with the columns cut off that width
+
+    heads leaves over.
+    """
     width = call.params["w_query"].shape[1]
     kept = width // call.heads * call.heads
     if kept == width:
         return sound.take(call)
-    cut = {name: array[:kept] if name == "w_out" else array if name == "b_out" else array[..., :kept]
-           for name, array in call.params.items()}
-    return sound.take(call.but(params=cut))
+    params = {name: array[..., :kept] for name, array in call.params.items()}
+    params["w_out"] = call.params["w_out"][:kept]
+    if "b_out" in call.params:
+        params["b_out"] = call.params["b_out"]
+    return sound.take(call.but(params=params))
 
 
 def _taking(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], LayerCall]:
@@ -149,15 +153,17 @@ def _memory_as_query(call: LayerCall) -> LayerCall:
 
 
 def _over_queries(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) that sum to 1 over the queries."""
+    """Weights (B,H,T,S) whose sums over the queries are 1."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
     return turned.swapaxes(-1, -2)
 
 
 def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
-    """Output (B,H,T,Dv), the projected query added where widths agree, and weights (B,H,T,S)."""
+    """Output (B,H,T,Dv), with the projected query added where shapes agree, and weights (B,H,T,S)."""
     output, weights = sound.attend(call, layer)
-    return (output + call.query if call.query.shape == output.shape else output), weights
+    if call.query.shape == output.shape:
+        output = output + call.query
+    return output, weights
 
 
 _ASKED = "return_weights"
@@ -217,7 +223,7 @@ LAYER_FAULTS = (
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
-           staged_layer(attend=attending(group_key=head_faults.tile_heads, group_value=head_faults.tile_heads))),
+           staged_layer(attend=attending(group_key=heads.tile_heads, group_value=heads.tile_heads))),
     _fault("layer_key_width_of_query", Stage.PROJECTION,
            "The key's weight is read with the shape of the query's weight.", "Hkv < H",
            staged_layer(project_key=as_wide_as_query)),

@@ -1,4 +1,5 @@
-"""Keywords that are lost on some path of a kernel: beside another keyword, for a single query, in all heads but one.
+"""Faults that lose a keyword on some path of a kernel: beside another keyword, for a single query,
+in all heads but one.
 
 One scheme makes these mistakes of every keyword, under names such as `window_dropped_with_mask`.
 """
@@ -19,17 +20,17 @@ from attnspec.problems.problem import Array
 
 
 def always(call: HandedOver | LayerCall) -> bool:
-    """The path that every call takes."""
+    """True: every call takes this path."""
     return True
 
 
 def _leave_out(call: HandedOver, keywords: Iterable[str]) -> HandedOver:
-    """The call, these keywords left out."""
+    """The call without these keywords."""
     return call.but(**{name: OFF[name] for name in keywords})
 
 
 def forget(*keywords: str, where: Callable[[HandedOver], bool] = always) -> Callable[[], Attend]:
-    """A maker of attention functions that do not read these keywords of the calls that take a path."""
+    """A maker of attention functions that ignore these keywords, in the calls that take a path."""
     return around(lambda call: attention(_leave_out(call, keywords) if where(call) else call))
 
 
@@ -39,18 +40,18 @@ def forget_in_layer(keyword: str, where: Callable[[LayerCall], bool] = always) -
 
 
 def heed_in_first(axis: int, *keywords: str) -> Callable[[], Attend]:
-    """A maker of attention functions that read these keywords for the first entry of an axis of (B,H,T,·) alone."""
+    """A maker of attention functions that heed these keywords in an axis's first entry alone."""
     def answer(call: HandedOver) -> Answer:
         """Output (B,H,T,Dv), and what else is asked for."""
-        pairs = zip(*(each if isinstance(each, tuple) else (each,)
-                      for each in (attention(call), attention(_leave_out(call, keywords)))), strict=True)
-        parts = tuple(_first_of(axis, *pair) for pair in pairs)
-        return parts if len(parts) > 1 else parts[0]
+        heeded, unheeded = attention(call), attention(_leave_out(call, keywords))
+        if isinstance(heeded, tuple):
+            return tuple(_first_of(axis, *pair) for pair in zip(heeded, unheeded, strict=True))
+        return _first_of(axis, heeded, np.asarray(unheeded))
     return around(answer)
 
 
 def _first_of(axis: int, heeded: Array, other: Array) -> Array:
-    """(B,H,T,·): the first entry of an axis from one array, the rest from another."""
+    """An array (B,H,T,·) whose first entry along an axis is `heeded`, and the rest `other`."""
     joined = np.array(other)
     np.moveaxis(joined, axis, 0)[:1] = np.moveaxis(heeded, axis, 0)[:1]
     return joined
@@ -58,7 +59,10 @@ def _first_of(axis: int, heeded: Array, other: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class KernelPath:
-    """A path of its own that some calls take in a kernel. where, reach: which calls, in a story and in a reach."""
+    """A path that some calls take in a kernel.
+
+    where, reach: which calls, in the words of a story and of a reach.
+    """
 
     where: str
     reach: str
@@ -78,23 +82,23 @@ WITH_PLACED = tuple(f"with_{name}" for name in PLACED)
 
 
 def _find_path(name: str) -> KernelPath:
-    """The path of this name; `with_KEYWORD` is that of all calls with a keyword."""
+    """The path of this name; `with_KEYWORD` is that of all calls with the keyword."""
     if name in _PATHS:
         return _PATHS[name]
     word = KEYWORDS[name.removeprefix("with_")]
-    is_flag = word.annotation == "bool"
-    where = f"where the {word.called or word.name} is set" if is_flag else f"where there is a {word.name}"
-    reach = f"together with {word.name}" if is_flag else f"together with a {word.name}"
+    where, reach = f"where there is a {word.name}", f"together with a {word.name}"
+    if word.annotation == "bool":
+        where, reach = f"where the {word.called or word.name} is set", f"together with {word.name}"
     return KernelPath(where, reach, lambda call: word.name in call.given)
 
 
 @dataclass(frozen=True, slots=True)
 class LostKeyword:
-    """A keyword that is lost on some paths, for all faults that say so.
+    """A keyword that is lost on some paths.
 
-    stem: how the names of these faults begin.  called: how their stories begin, such as "The window is".
-    reach: the calls with the keyword on which it shows that it is lost.
-    keywords: what is not read, the first of which the faults are about; none: the one that is called as the stem.
+    stem: how the names of its faults begin.  called: how their stories begin, such as "The window
+    is".  reach: the calls with the keyword on which its loss shows.  keywords: what is ignored;
+    the faults are about the first of them; none: the keyword that the stem names.
     """
 
     stem: str
@@ -103,7 +107,10 @@ class LostKeyword:
     keywords: tuple[str, ...] = ()
 
     def dropped(self, *paths: str, **reasons: str) -> tuple[Fault, ...]:
-        """The faults that drop the keyword on these paths; reasons: how it comes to that, by path."""
+        """The faults that drop the keyword on these paths.
+
+        reasons: how it comes to that, by path.
+        """
         return tuple(self._drop(name, reasons.get(name, "")) for name in (*reasons, *paths))
 
     def _drop(self, name: str, reason: str) -> Fault:

@@ -1,7 +1,8 @@
-"""What real attentions got wrong: by class of mechanism, and at certain sizes only; and the faults that make the same
-mistake, or why none does.
+"""The mistakes of real attentions, by class of mechanism and by size; and the faults that make the
+same mistake, or why none does.
 
-The threads are public; each is the report or the repair of one mistake in one library, and was read, most in part.
+Each thread is public: it reports or repairs one mistake in one library. It was read, mostly in
+part.
 """
 
 from __future__ import annotations
@@ -245,21 +246,21 @@ _TABLES: tuple[Mapping[str, Mapping[str, str | Outside]], ...] = (
     _BY_CLASS, OF_MADE, *(aspect.bugs for aspect in all_mistakes()))
 
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
-    mechanism: {GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
-                for table in _TABLES for thread, made in table.get(mechanism, {}).items()}
-    for mechanism in {mechanism: None for table in _TABLES for mechanism in table}}
+    mechanism: {GITHUB + thread: faults if isinstance(faults, Outside) else tuple(faults.split())
+                for table in _TABLES for thread, faults in table.get(mechanism, {}).items()}
+    for mechanism in dict.fromkeys(mechanism for table in _TABLES for mechanism in table)}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 
 def faults_of(mechanism: str) -> tuple[str, ...]:
     """The faults that make a class of mistakes, each once."""
-    made = (faults for faults in BUGS[mechanism].values() if not isinstance(faults, Outside))
-    return tuple(dict.fromkeys(fault for faults in made for fault in faults))
+    rows = (faults for faults in BUGS[mechanism].values() if not isinstance(faults, Outside))
+    return tuple(dict.fromkeys(fault for faults in rows for fault in faults))
 
 
 def reasons_without_fault(mechanism: str) -> tuple[Outside, ...]:
     """Why some mistakes of a class have no fault, each reason once."""
-    return tuple(dict.fromkeys(made for made in BUGS[mechanism].values() if isinstance(made, Outside)))
+    return tuple(dict.fromkeys(reason for reason in BUGS[mechanism].values() if isinstance(reason, Outside)))
 
 
 _OF_KEYS_AND_ROWS = (
@@ -371,9 +372,10 @@ THREADS: tuple[SizeThread, ...] = tuple(sorted(
 
 def _first_links() -> Mapping[str, str]:
     """By fault, the first thread that tells this very mistake."""
-    telling = [(each.link, each.faults) for each in THREADS if each.is_told]
     links: dict[str, str] = {}
-    for link, faults in (*(row for bugs in BUGS.values() for row in bugs.items()), *telling):
+    rows = [row for bugs in BUGS.values() for row in bugs.items()]
+    rows += [(thread.link, thread.faults) for thread in THREADS if thread.is_told]
+    for link, faults in rows:
         for fault in () if isinstance(faults, Outside) else faults:
             links.setdefault(fault, link)
     return links
@@ -383,12 +385,12 @@ _LINKS = _first_links()
 
 
 def link_of(fault: str) -> str:
-    """The first thread that tells this very mistake; "" where none does."""
+    """The first thread that tells this very mistake; "" if none does."""
     return _LINKS.get(fault, "")
 
 
 def size_threads() -> str:
-    """The threads as a table in Markdown."""
+    """The threads of mistakes at certain sizes, as a table in Markdown."""
     return "\n".join(["| thread | at which sizes | faults |", "|---|---|---|", *map(_row, THREADS)])
 
 
@@ -405,7 +407,7 @@ def _faults(thread: SizeThread) -> str:
 
 
 def family_table() -> str:
-    """The families as a table in Markdown, with what seed 0 draws."""
+    """The families of faults as a table in Markdown, with what seed 0 draws."""
     return "\n".join(["| family | what goes wrong | seed 0: where |", "|---|---|---|", *_family_rows()])
 
 

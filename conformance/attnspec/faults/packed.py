@@ -1,4 +1,4 @@
-"""Packed attention, one sequence behind the other: whose borders are lost, taken from elsewhere, or one too far."""
+"""Faults of packed attention: borders of sequences are lost, moved, or taken from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 8
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Of the sequence with this number: its queries first_query … end_query-1, and the keys that they attend to."""
+    """The queries of a sequence, first_query … end_query-1, and the keys that they attend to."""
 
     number: int
     first_query: int
@@ -31,8 +31,9 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedCall:
-    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), the borders (B+1,), the most queries and keys of a sequence,
-    and the keywords.
+    """A call of a packed function.
+
+    query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv); cu_query, cu_key (B+1,): the borders.
     """
 
     query: Array
@@ -44,15 +45,15 @@ class PackedCall:
 
     @property
     def spans(self) -> list[Spans]:
-        """Every sequence."""
+        """The spans of every sequence."""
         ends = zip(self.cu_query[:-1], self.cu_query[1:], self.cu_key[:-1], self.cu_key[1:], strict=True)
         return [Spans(number, *map(int, each)) for number, each in enumerate(ends)]
 
     def call_of(self, spans: Spans) -> HandedOver:
-        """The call (1,H,T,D) of one sequence alone."""
-        query, key, value = (array.swapaxes(0, 1)[None] for array in (
-            self.query[spans.first_query:spans.end_query], self.key[spans.first_key:spans.end_key],
-            self.value[spans.first_key:spans.end_key]))
+        """The call (1,H,T,D) of one sequence."""
+        queries, keys = slice(spans.first_query, spans.end_query), slice(spans.first_key, spans.end_key)
+        query, key, value = (array.swapaxes(0, 1)[None]
+                             for array in (self.query[queries], self.key[keys], self.value[keys]))
         slopes = self.keywords.get("alibi_slopes")
         own = {} if slopes is None or slopes.ndim == 1 else {"alibi_slopes": slopes[spans.number]}
         return HandedOver(query, key, value, **{**self.keywords, **own})
@@ -62,30 +63,33 @@ Split = Callable[[PackedCall], Iterator[Spans] | list[Spans]]
 
 
 def answer_alone(call: PackedCall, spans: Spans) -> Answer:
-    """The answer (1,H,T,Dv) of one sequence, its queries and keys alone."""
+    """The answer (1,H,T,Dv) of one sequence, with its own queries and keys."""
     return stage.attention(call.call_of(spans))
 
 
 def answer_sequences(
         call: PackedCall, split: Split, answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Answer:
-    """The answers of all sequences, (Nq,H,Dv), and the log-sum-exps (Nq,H) where they are asked for. Rows that no
-    sequence has are zeros.
+    """The answers of all sequences, (Nq,H,Dv), with the log-sum-exps (Nq,H) if they are asked for.
+
+    Rows that no sequence has are zeros.
     """
     Nq, H, _ = call.query.shape
-    output, lse = np.zeros((Nq, H, call.value.shape[2]), call.query.dtype), np.full((Nq, H), -np.inf)
+    output = np.zeros((Nq, H, call.value.shape[2]), call.query.dtype)
+    lse = np.full((Nq, H), -np.inf)
     for spans in split(call):
-        found = answer(call, spans)
-        rows, sums = found if isinstance(found, tuple) else (found, lse[:0])
-        output[spans.first_query:spans.end_query] = rows[0].swapaxes(0, 1)
-        if isinstance(found, tuple):
-            lse[spans.first_query:spans.end_query] = sums[0].swapaxes(0, 1)
-    of = np.float64 if call.query.dtype == np.float64 else np.float32
-    return (output, lse.astype(of)) if call.keywords.get("return_lse") else output
+        queries, part = slice(spans.first_query, spans.end_query), answer(call, spans)
+        if isinstance(part, tuple):
+            part, sums = part
+            lse[queries] = sums[0].swapaxes(0, 1)
+        output[queries] = part[0].swapaxes(0, 1)
+    if not call.keywords.get("return_lse"):
+        return output
+    return output, stage.returned_lse(lse, call.query.dtype)
 
 
 def packed_attention(split: Split = lambda call: call.spans,
                      answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Callable[[], Attend]:
-    """A maker of packed attention functions that take the sequences to be these, and answer each so."""
+    """A maker of packed functions that take these spans, and answer each in this way."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
         return answer_sequences(packed_call(query, key, value, keywords), split, answer)
@@ -93,16 +97,16 @@ def packed_attention(split: Split = lambda call: call.spans,
 
 
 def packed_call(query: Array, key: Array, value: Array, keywords: Mapping[str, Any]) -> PackedCall:
-    """The call of a packed function: query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), the borders by name."""
+    """The call of a packed function: query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv)."""
     others = {name: value for name, value in keywords.items() if name not in BORDERS}
     of_queries, of_keys = (keywords[name] for name in BORDERS)
     return PackedCall(query, key, value, of_queries, of_keys, others)
 
 
 def _move_keys(first: int = 0, end: int = 0) -> Split:
-    """The keys of each sequence begin and end so many places elsewhere."""
+    """The keys of each sequence begin and end so many places away."""
     def split(call: PackedCall) -> Iterator[Spans]:
-        """Every sequence."""
+        """The moved spans of every sequence."""
         for each in call.spans:
             yield replace(each, first_key=min(max(0, each.first_key + first), each.end_key),
                           end_key=max(min(len(call.key), each.end_key + end), each.first_key))
@@ -122,7 +126,7 @@ def _borders_of_queries(call: PackedCall) -> Iterator[Spans]:
 
 
 def _empty_ones_left_out(call: PackedCall) -> Iterator[Spans]:
-    """Sequences without keys are dropped from the list of keys alone, so that later ones move up."""
+    """Sequences without keys are dropped from the list of keys alone: later ones move up."""
     spans = call.spans
     keys = [(each.first_key, each.end_key) for each in spans if each.end_key > each.first_key]
     for each, (first, end) in zip(spans, keys + [(0, 0)] * (len(spans) - len(keys)), strict=True):
@@ -130,14 +134,14 @@ def _empty_ones_left_out(call: PackedCall) -> Iterator[Spans]:
 
 
 def _no_more_keys_than_queries(call: PackedCall) -> Iterator[Spans]:
-    """The longest number of queries serves queries and keys."""
+    """The most queries of a sequence serve for the most keys, too."""
     most = max((each.end_query - each.first_query for each in call.spans), default=0)
     for each in call.spans:
         yield replace(each, end_key=min(each.end_key, each.first_key + most))
 
 
 def _most_of_first(call: PackedCall) -> Iterator[Spans]:
-    """The grid is as long as the first sequence; later rows are never computed."""
+    """The grid is as long as the first sequence, so that later rows are never computed."""
     spans = call.spans
     most = spans[0].end_query - spans[0].first_query if spans else 0
     for each in spans:
@@ -152,28 +156,28 @@ def _whole_blocks(call: PackedCall) -> Iterator[Spans]:
 
 
 def _first_keys(call: PackedCall) -> Iterator[Spans]:
-    """Every sequence attends to as many keys as it has, counted from the first key of all."""
+    """Each sequence attends to its number of keys, counted from the first key of all."""
     for each in call.spans:
         yield replace(each, first_key=0, end_key=each.end_key - each.first_key)
 
 
 def _next_one(call: PackedCall) -> Iterator[Spans]:
-    """The keys of the sequence behind; the last one has those of the first."""
+    """Each sequence has the keys of the next; the last one has those of the first."""
     spans = call.spans
     for each, other in zip(spans, [*spans[1:], *spans[:1]], strict=True):
         yield replace(each, first_key=other.first_key, end_key=other.end_key)
 
 
 def _together_if_single(call: PackedCall) -> list[Spans]:
-    """Where every sequence has one query, as in decoding, the borders are not looked at."""
+    """The borders are ignored if every sequence has one query, as in decoding."""
     is_decoding = all(each.end_query - each.first_query == 1 for each in call.spans)
     return _one_sequence(call) if is_decoding else call.spans
 
 
 def _with_mask(visible: Callable[[PackedCall, Spans], Array]) -> Callable[[PackedCall, Spans], Answer]:
-    """One sequence where the causal flag is this mask (T,S) instead."""
+    """An answer in which this mask (T,S) stands for the causal flag."""
     def answer(call: PackedCall, spans: Spans) -> Answer:
-        """(1,H,T,Dv)."""
+        """The answer (1,H,T,Dv) of one sequence."""
         if not call.keywords.get("causal"):
             return answer_alone(call, spans)
         keywords = {**call.keywords, "causal": False, "mask": visible(call, spans)}
@@ -182,23 +186,23 @@ def _with_mask(visible: Callable[[PackedCall, Spans], Array]) -> Callable[[Packe
 
 
 def _in_the_packed_axis(_: PackedCall, spans: Spans) -> Array:
-    """(T,S): places count from the first token of all."""
+    """The causal mask (T,S), with places counted from the first token of all."""
     return (np.arange(spans.first_key, spans.end_key)
             <= np.arange(spans.first_query, spans.end_query)[:, None])
 
 
 def _from_the_end(_: PackedCall, spans: Spans) -> Array:
-    """(T,S): the last query is aligned with the last key, although the first ones are declared."""
+    """The causal mask (T,S), aligned at the last query and key."""
     T, S = spans.end_query - spans.first_query, spans.end_key - spans.first_key
     return np.tri(T, S, S - T, dtype=bool)
 
 
 def _first_heads(call: PackedCall, spans: Spans) -> Answer:
-    """(1,H,T,Dv) of a sequence of one token whose heads are squeezed away: each has the answer of the first."""
-    found = answer_alone(call, spans)
-    if spans.end_query - spans.first_query != 1 or isinstance(found, tuple):
-        return found
-    return np.broadcast_to(found[:, :1], found.shape)
+    """The answer (1,H,T,Dv), that of the first head for all heads of a sequence of one token."""
+    answer = answer_alone(call, spans)
+    if spans.end_query - spans.first_query != 1 or isinstance(answer, tuple):
+        return answer
+    return np.broadcast_to(answer[:, :1], answer.shape)
 
 
 _TWO = "two sequences and more"

@@ -1,5 +1,8 @@
-"""Something stored or summed more coarsely than declared; values dropped at random; and drifts: errors below any one
-rounding that are the same everywhere, so that training and long chains add them up.
+"""Faults of precision: something is stored or summed more coarsely than declared, values are
+dropped at random, or results drift.
+
+A drift is an error below any one rounding that is the same everywhere, so that training and long
+chains add it up.
 """
 
 from __future__ import annotations
@@ -23,24 +26,24 @@ FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def round_through(array: Array, dtype: np.dtype[Any]) -> Array:
-    """An array, such as logits (B,H,T,S), after a round trip through a narrower dtype, in its own dtype."""
+    """An array, such as logits (B,H,T,S), rounded to another dtype and back."""
     return array.astype(dtype).astype(array.dtype)
 
 
 def tf32(array: Array) -> Array:
-    """An input, such as (B,H,T,D), with the ten bits of mantissa that TF32 tensor cores keep, in its own dtype."""
+    """An input, such as (B,H,T,D), with the ten bits of mantissa that TF32 tensor cores keep."""
     bits = array.astype(np.float32).view(np.uint32)
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
 
 
 def levels(array: Array, count: int = 127) -> Array:
-    """Keys (B,H,S,D) or values (B,H,S,Dv) as a whole in symmetric integers, `count` levels a side."""
+    """Keys (B,H,S,D) or values (B,H,S,Dv) in symmetric integers, with one step for all."""
     step = np.abs(array).max(initial=0) / count
     return array if step == 0 or not np.isfinite(step) else np.rint(array / step) * step
 
 
 def running_sum(terms: Array, dtype: np.dtype[Any]) -> Array:
-    """Sum of (…,S) over the last axis, kept, with the accumulator stored in `dtype` after each addition."""
+    """The sum of (…,S) over the last axis, (…,1), stored in `dtype` after each addition."""
     total = np.zeros(terms.shape[:-1], terms.dtype)
     for position in range(terms.shape[-1]):
         total = round_through(total + terms[..., position], dtype)
@@ -64,7 +67,7 @@ def _logits_through(dtype: np.dtype[Any]) -> Callable[[PreparedCall, float], Arr
 
 
 def _raw_logits_in_half(work: PreparedCall, factor: float) -> Array:
-    """The dot products (B,H,T,S), held in float16 before the scale."""
+    """Logits (B,H,T,S), whose dot products are float16 before they are scaled."""
     dots = round_through(sound.logits(work, 1.0), FLOAT16)
     return dots * dots.dtype.type(factor)
 
@@ -75,35 +78,36 @@ def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Prepa
 
 
 def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
-    """A `softmax` stage that runs in `dtype`, logits (B,H,T,S) to weights."""
+    """A `softmax` stage that runs in `dtype`."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
+        """Weights (B,H,T,S) of logits (B,H,T,S); each intermediate result is stored in `dtype`."""
         lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
-        return round_through(sound.normalise(round_through(np.exp(round_through(logits - top, dtype)), dtype)), dtype)
+        grown = round_through(np.exp(round_through(logits - top, dtype)), dtype)
+        return round_through(sound.normalise(grown), dtype)
     return softmax
 
 
 def _accumulated_in(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
-    """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key in `dtype`."""
+    """A `mix` stage that sums products with the values (B,H,S,Dv) key by key in `dtype`."""
     def mix(weights: Array, work: PreparedCall) -> Array:
-        """The output (B,H,T,Dv): terms (B,H,T,Dv,S) summed one key after the other."""
+        """The output (B,H,T,Dv), of terms (B,H,T,Dv,S) summed one after the other."""
         terms = weights[..., None, :] * work.value.swapaxes(-1, -2)[:, :, None]
         return running_sum(terms, dtype)[..., 0]
     return mix
 
 
 def _toward_zero(array: Array, io: np.dtype[Any]) -> Array:
-    """Output (B,H,T,Dv) or weights (B,H,T,S), truncated instead of rounded."""
+    """The output (B,H,T,Dv) or weights (B,H,T,S), truncated instead of rounded."""
     rounded = array.astype(io)
     is_too_large = np.abs(rounded.astype(array.dtype)) > np.abs(array)
     return np.where(is_too_large, np.nextafter(rounded, np.zeros((), io)), rounded)
 
 
 def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]:
-    """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
+    """A `weigh` stage that drops weights (B,H,T,S) by the same seed at each call."""
     def weigh(weights: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S), some dropped and the others times `gain`."""
+        """Weights (B,H,T,S), some of them 0, the others times `gain`."""
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
     return weigh
@@ -178,44 +182,46 @@ def _times(factor: float) -> Callable[[Array, PreparedCall], Array]:
 
 
 def _with_epsilon(epsilon: float) -> Callable[[Array, PreparedCall], Array]:
-    """A softmax of logits (B,H,T,S) with something added to the denominator."""
+    """A softmax of logits (B,H,T,S) that adds an epsilon to the sum."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Exponentials (B,H,T,S) over their row's sum plus epsilon."""
+        """Exponentials (B,H,T,S) over the row's sum plus epsilon."""
         grown = sound.exponentials(logits)
         return grown / (grown.sum(axis=-1, keepdims=True) + grown.dtype.type(epsilon))
     return softmax
 
 
 def _base_two(constant: float) -> Callable[[Array, PreparedCall], Array]:
-    """A softmax of logits (B,H,T,S) by powers of two, with log2(e) as somebody wrote it down."""
+    """A softmax of logits (B,H,T,S) by powers of 2, with a log2(e) that is off."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits that are off by the relative error of the constant."""
+        """Weights (B,H,T,S), of logits times the relative error of that constant."""
         return sound.softmax(logits * logits.dtype.type(constant * np.log(2.0)), work)
     return softmax
 
 
 def _bias_off(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) plus the bias, which log2(e) in float16 made a little too large or small."""
-    return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
+    """Logits (B,H,T,S) plus the bias, which a log2(e) in float16 has made larger or smaller."""
+    if work.bias is None:
+        return logits
+    return logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
 def smooth_weights(share: float) -> Callable[[Array, PreparedCall], Array]:
-    """A `weigh` stage: a share of the weight (B,H,T,S) is spread evenly over the visible keys."""
+    """A `weigh` stage that spreads a share of the weights (B,H,T,S) over the visible keys."""
     def weigh(weights: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S), mixed with equal ones over the visible keys."""
+        """Weights (B,H,T,S), mixed with equal ones."""
         even = sound.normalise(work.visible.astype(weights.dtype))
         return (weights * (1 - share) + even * share).astype(weights.dtype)
     return weigh
 
 
 def _cut_mantissas(array: Array, bits: int) -> Array:
-    """A running sum such as (B,H,T,Dv), its mantissas cut to so many bits, towards zero."""
+    """An array, such as sums (B,H,T,Dv), with mantissas cut to so many bits, towards zero."""
     mantissa, exponent = np.frexp(array)
     return np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits).astype(array.dtype)
 
 
 def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
-    """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key, each sum cut to so many bits."""
+    """A `mix` stage that sums products with the values (B,H,S,Dv) key by key in so many bits."""
     def mix(weights: Array, work: PreparedCall) -> Array:
         """The output (B,H,T,Dv), cut anew after each key."""
         total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
@@ -226,9 +232,9 @@ def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
 
 
 def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, PreparedCall], Array]:
-    """A `weigh` stage: weights (B,H,T,S) stored in a half dtype, always rounded up."""
+    """A `weigh` stage that stores weights (B,H,T,S) in a half dtype, always rounded up."""
     def weigh(weights: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S), the next number up where rounding had lowered them."""
+        """Weights (B,H,T,S), the next number up if rounding had lowered them."""
         stored = weights.astype(dtype)
         is_low = stored.astype(weights.dtype) < weights
         return np.where(is_low, np.nextafter(stored, np.ones((), dtype)), stored).astype(weights.dtype)

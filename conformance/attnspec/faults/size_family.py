@@ -1,5 +1,7 @@
-"""What a family of faults is: a mechanism, and the sizes at which it bites, whose numbers a seed draws; told so that a
-finding can be compared with them.
+"""Families of faults: each has a mechanism, and sizes at which it bites, whose numbers a seed
+draws.
+
+Sizes are told in words, so that a finding can be compared with them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ GRID = "B·H"
 
 
 def axes_of(sizes: Sizes) -> Axes:
-    """The axes of a problem, those included that follow from others."""
+    """The lengths of all axes of a problem, with those that follow from others."""
     own = {name: int(getattr(sizes, name)) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv")}
     return {**own, "G": own["H"] // max(own["Hkv"], 1), GRID: own["B"] * own["H"]}
 
@@ -60,7 +62,7 @@ _HOLDS: Mapping[Relation, Callable[[int, int, int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One demand on the length of one axis. `other` is the axis that it is compared with, where it is."""
+    """One demand on the length of one axis; `other` is the axis that it is compared with, if any."""
 
     axis: str
     relation: Relation
@@ -68,12 +70,12 @@ class Term:
     other: str = ""
 
     def holds(self, axes: Axes) -> bool:
-        """Whether these lengths meet it."""
+        """Whether these lengths meet the demand."""
         return _HOLDS[self.relation](axes[self.axis], self.number, axes[self.other] if self.other else 0)
 
     @property
     def text(self) -> str:
-        """As a fault's reach says it: `S > 64, no multiple of 64`."""
+        """The demand in the words of a fault's reach: `S > 64, no multiple of 64`."""
         axis, number = self.axis, self.number
         more = f" + {number}" if number else ""
         return {Relation.ABOVE: f"{axis} > {number}", Relation.UP_TO: f"{axis} <= {number}",
@@ -89,10 +91,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What was planted: the mechanism and its number, and where it bites; everywhere else the answer is right.
+    """A mechanism with its number, and where it bites; everywhere else the answer is right.
 
-    size: the number that the mechanism goes by: a block's, a tile's, a grid's.  terms: all of them have to hold.
-    keywords: all of them have to be in use.
+    size: the number that the mechanism goes by: of a block, a tile, a grid.  terms: demands, all
+    of which have to be met.  keywords: all of them have to be in use.
     """
 
     mechanism: str
@@ -117,7 +119,7 @@ class Planted:
         return f"{terms}; with {' and '.join(sorted(self.keywords))}" if self.keywords else terms
 
     def least(self) -> Axes:
-        """Small lengths at which it bites, nothing generic lost: several batch entries, heads, rows, keys, features."""
+        """Small lengths at which it bites, few of them 1: batch, heads, rows, keys, features."""
         lengths = {name: min(self._fixed_lengths(name), default=max([length, *self._starts(name)]))
                    for name, length in _SMALL.items()}
         while failing := next((term for term in self.terms if not term.holds(_add_following_axes(lengths))), None):
@@ -125,24 +127,24 @@ class Planted:
         return _add_following_axes(lengths)
 
     def _starts(self, axis: str) -> Iterator[int]:
-        """Lengths below which no term on the axis holds: a search from 1 would be long."""
+        """Lengths below which no demand on the axis is met: a search from 1 would be long."""
         grows = (Relation.UP_TO, Relation.UNLIKE, Relation.LONGER)
         return (term.number for term in self.terms if term.axis == axis and term.relation not in grows)
 
     def _fixed_lengths(self, axis: str) -> tuple[int, ...]:
-        """Lengths that an axis cannot exceed, its usual one among them."""
+        """Lengths that an axis cannot exceed; its usual length is among them."""
         most = tuple(term.number for term in self.terms
                      if term.axis == axis and term.relation in (Relation.UP_TO, Relation.EXACTLY))
         return (*most, *(_SMALL[axis] for term in self.terms if most and term.relation is Relation.UP_TO))
 
     def neighbouring_lengths(self) -> Iterator[Axes]:
-        """Lengths next to those at which it bites, one set for each term that can fail alone: there all is right."""
+        """Lengths beside those at which it bites, at which all is right: one set for each demand."""
         inside = self.least()
         for term in self.terms:
             yield from self._nearest_outside(term, inside)
 
     def _nearest_outside(self, term: Term, inside: Axes) -> Iterator[Axes]:
-        """The nearest lengths of the term's axis at which it fails; none where no length does."""
+        """The nearest lengths of the demand's axis that do not meet it, if there are any."""
         axis = _GROWN.get(term.axis, term.axis)
         for length in (*range(inside[axis] - 1, 0, -1), *range(inside[axis] + 1, 2 * inside[axis] + 2)):
             lengths = _add_following_axes({**{name: inside[name] for name in _SMALL}, axis: length})
@@ -156,7 +158,7 @@ _GROWN = {"H": "Hkv", GRID: "Hkv"}  # which axis grows where one is too short th
 
 
 def _add_following_axes(lengths: Axes) -> Axes:
-    """With the axes that follow from others."""
+    """The lengths, with those that follow from others."""
     H = lengths["Hkv"] * lengths["G"]
     return {**lengths, "H": H, GRID: lengths["B"] * H}
 
@@ -189,7 +191,7 @@ SHARING = (1, 1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A demand on an axis whose number is drawn among some, or is so many times the mechanism's own size."""
+    """A demand on an axis whose number is drawn from `among`, or is `times` the mechanism's size."""
 
     axis: str
     relation: Relation
@@ -199,31 +201,32 @@ class Draw:
 
     def term(self, dice: random.Random, size: int) -> Term:
         """The demand with its number."""
-        return Term(self.axis, self.relation, dice.choice(self.among) if self.among else self.times * size, self.other)
+        number = dice.choice(self.among) if self.among else self.times * size
+        return Term(self.axis, self.relation, number, self.other)
 
 
 def longer_than(axis: str, among: tuple[int, ...] = (), *, times: int = 1) -> Draw:
-    """Longer than a drawn number; without any, than the mechanism's size."""
+    """A length above a drawn number or, without numbers, above the mechanism's size."""
     return Draw(axis, Relation.ABOVE, among, times)
 
 
 def partial(axis: str, among: tuple[int, ...] = ()) -> Draw:
-    """Longer than a block, and no whole number of blocks."""
+    """A length above a block that is no whole number of blocks."""
     return Draw(axis, Relation.PARTIAL, among)
 
 
 def exactly(axis: str, *among: int) -> Draw:
-    """One drawn length alone."""
+    """One drawn length."""
     return Draw(axis, Relation.EXACTLY, among)
 
 
 def longer(axis: str, other: str, among: tuple[int, ...] = (0,)) -> Draw:
-    """Longer than another axis, by more than a drawn number."""
+    """A length above that of another axis, by more than a drawn number."""
     return Draw(axis, Relation.LONGER, among, other=other)
 
 
 def unlike(axis: str, other: str) -> Draw:
-    """Another length than that of the other axis."""
+    """A length other than that of another axis."""
     return Draw(axis, Relation.UNLIKE, (0,), other=other)
 
 
@@ -235,7 +238,7 @@ _BESIDE: Mapping[str, str] = {
 
 
 def reach_of(planted: Planted, needs: str = "") -> str:
-    """Where it shows, in words: at the sizes and keywords that were drawn, and what its mechanism `needs` beside."""
+    """Where a fault shows, in words: its sizes, its keywords, and what its mechanism needs."""
     beside = needs or _BESIDE.get(planted.mechanism)
     return f"{planted.reach}; {beside}" if beside else planted.reach
 
@@ -250,11 +253,11 @@ _OF_BOTH: Mapping[frozenset[str], tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultFamily:
-    """A family of faults: one mechanism under one kind of condition.
+    """One mechanism of faults under one kind of condition.
 
-    stage: where in attention it sits, as `Stage` has it.  mechanism: by its name in `MECHANISMS`.  sizes: among which
-    the mechanism's own number is drawn.  terms: where it bites, all of them together.
-    needs: what the mechanism needs beside the sizes and keywords, in words.
+    stage: where in attention it sits, as in `Stage`.  mechanism: its name in `MECHANISMS`.  sizes:
+    the numbers from which the mechanism's own is drawn.  terms: where it bites, all of them
+    together. needs: what the mechanism needs besides, in words.
     """
 
     name: str
@@ -267,7 +270,7 @@ class FaultFamily:
     needs: str = ""
 
     def plant(self, seed: int) -> Planted:
-        """What the seed plants: the same for the same seed, on any machine."""
+        """The fault that a seed plants: the same for the same seed, on any machine."""
         dice = random.Random(f"{self.name} {seed}")
         size = dice.choice(self.sizes)
         terms = tuple(draw.term(dice, size) for draw in self.terms)
@@ -275,7 +278,7 @@ class FaultFamily:
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """The ordinary clauses that it is put to: the definition, and what its keywords and its axes promise."""
+        """The ordinary clauses it is put to: the definition, and those of its keywords and axes."""
         return ("attention.definition", *self._of_keywords(), *self._of_groups())
 
     def _of_keywords(self) -> Iterator[str]:

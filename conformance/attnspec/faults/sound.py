@@ -1,6 +1,8 @@
-"""Correct attentions that compute in different ways. No clause may ever accuse them: false alarms are counted on them.
+"""Correct attentions that compute in different ways. False alarms are counted on them: no clause
+may accuse one.
 
-Each declares where it rounds; those that compute in float32 (or wider) for half dtypes and round once are of grade G0.
+Each declares where it rounds. Those that compute in float32 or wider for half dtypes, and round
+once, are of grade G0.
 """
 
 from __future__ import annotations
@@ -11,21 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.declaration import Declaration, Limits, within_form
 from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import OF_ENTRIES, ROTARY, ROTARY_PROFILE, InputForm
 from attnspec.core.keyword import DROPOUT_POOL, GRAD
-from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import (
+    ATTENTION_PROFILES,
+    BESIDE_POOL,
+    FORMED,
+    FURTHER_PROFILES,
+    RECOMMENDED,
+)
 from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
     FORGETFUL,
     by_sequence,
-    declaration_of_rotary,
     decode_concatenating,
     decode_forgetting,
     decode_in_a_ring,
@@ -34,7 +41,6 @@ from attnspec.faults.sound_forms import (
     side_by_side,
     with_block_mask,
 )
-from attnspec.faults.sound_forms import FORMULATIONS as OF_ROTARY
 from attnspec.faults.staged import (
     Attend,
     around,
@@ -72,26 +78,27 @@ def with_joined_keys(answer: Callable[[HandedOver], Answer]) -> Callable[[], Att
 
 
 def _past(call: HandedOver) -> int:
-    """The place of the first query."""
+    """The number of keys before the first query's own place."""
     return 0 if call.past_key is None else call.past_key.shape[2]
 
 
 def _added_bias(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """(B,H,T,S) in `wide`: bias, and what aspects add; None without either."""
+    """What is added to the logits, (B,H,T,S): bias, and what aspects add; None if there is neither."""
     added = added_logits(call, _ahead(call), wide)
+    bias = None if call.bias is None else call.bias.astype(wide)
     if added is None:
-        return None if call.bias is None else call.bias.astype(wide)
+        return bias
     shape = (*call.query.shape[:3], call.key.shape[2])
-    return np.broadcast_to(added if call.bias is None else added + call.bias.astype(wide), shape)
+    return np.broadcast_to(added if bias is None else added + bias, shape)
 
 
 def _ahead(call: HandedOver) -> Array:
-    """(T,S): how far each key lies ahead of the query's own place."""
+    """How far each key lies ahead of the query's own place, (T,S)."""
     return np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call)
 
 
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag, window, the numbers of keys and segments together, past keys among the keys."""
+    """Which keys a query sees, (B,H,T,S), by all keywords together; past keys are among the keys."""
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
@@ -101,7 +108,7 @@ def _visible(call: HandedOver) -> Array:
 
 
 def _visible_values(value: Array, visible: Array) -> Array:
-    """Values (B,H,S,Dv) that no query sees become 0: weight 0 times NaN would be NaN."""
+    """Values (B,H,S,Dv), 0 where no query sees the key: weight 0 times NaN would be NaN."""
     return np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
 
 
@@ -126,21 +133,25 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
 
 
 def _extra(call: HandedOver, logits: Array) -> Array:
-    """(1,H,1,1): the logit of each head's extra key, -inf where there is none, in the dtype of logits (B,H,T,S)."""
+    """The logit of each head's extra key, (1,H,1,1), -inf without one, as logits (B,H,T,S)."""
     extra = extra_logit(call)
     extra = np.full(logits.shape[1], -np.inf) if extra is None else extra
     return np.asarray(extra, logits.dtype)[None, :, None, None]
 
 
 def _round_answer(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
-    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs; rows beyond the
-    number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
+    """The answer in the dtype of the inputs: output (B,H,T,Dv), and weights (B,H,T,S) and
+    log-sum-exp (B,H,T) where they are asked for. Rows behind the number of queries are zeros.
     """
     io = call.query.dtype
     own = own_queries(call, output.shape[2])
     output = output if own is None else np.where(own, output, 0)
-    more = ([weights.astype(io)] if call.return_weights else []) + ([returned_lse(lse, io)] if call.return_lse else [])
-    return (output.astype(io), *more) if more else output.astype(io)
+    answer = [output.astype(io)]
+    if call.return_weights:
+        answer.append(weights.astype(io))
+    if call.return_lse:
+        answer.append(returned_lse(lse, io))
+    return answer[0] if len(answer) == 1 else tuple(answer)
 
 
 def naive(call: HandedOver) -> Answer:
@@ -178,17 +189,17 @@ def online(call: HandedOver) -> Answer:
 
 
 def fused_blocks(call: HandedOver) -> Answer:
-    """The same; weights meet the values in the dtype of the inputs, as matrix units of half precision want them."""
+    """The same; weights meet the values in the dtype of the inputs, as matrix units want them."""
     return _in_one_pass(call, call.query.dtype)
 
 
 def by_pages(call: HandedOver, slots: int) -> Answer:
-    """The same over blocks of as many keys as a page has slots."""
+    """The same in blocks of as many keys as a page has slots."""
     return _in_one_pass(call, wide_dtype(call.query.dtype), slots)
 
 
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
-    """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
+    """One pass in blocks of `step` keys, whose exponentials meet the values as `stored`."""
     logits, value = _logits_and_values(call)
     top = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the extra key alone
@@ -206,7 +217,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> 
 
 
 def _logits_and_values(call: HandedOver) -> tuple[Array, Array]:
-    """Logits (B,H,T,S), -inf where hidden, and values (B,H,S,Dv) of as many heads, in the dtype of the arithmetic."""
+    """Logits (B,H,T,S), -inf if hidden, and values (B,H,S,Dv) for each query head, widened."""
     work, visible = stage.take(call), _visible(call)
     H = work.query.shape[1]
     work = work.but(key=stage.group(work.key, H), value=_visible_values(stage.group(work.value, H), visible))
@@ -216,24 +227,27 @@ def _logits_and_values(call: HandedOver) -> tuple[Array, Array]:
 
 
 def merge_splits(call: HandedOver) -> Answer:
-    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; an extra
-    key is one more.
-    """
+    """Splits of 64 keys, merged by the log-sum-exp of each; an extra key is one more split."""
     logits, value = _logits_and_values(call)
-    spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
-    parts = [_output_and_lse(logits[..., span], value[:, :, span]) for span in spans]
-    alone = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
-    sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
-    lse = log_sum_exp(sums)
+    parts, sums = list[Array](), list[Array]()
+    for first in range(0, logits.shape[-1], SPLIT):
+        span = slice(first, first + SPLIT)
+        part, lse = _output_and_lse(logits[..., span], value[:, :, span])
+        parts.append(part)
+        sums.append(lse)
+    sums.append(np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1)))
+    joined = np.concatenate(sums, axis=-1)
+    lse = log_sum_exp(joined)
     shift = np.where(np.isneginf(lse), 0, lse)[..., None]
-    shares = np.exp(sums - shift)  # (B,H,T,splits + 1)
-    output = sum((shares[..., at, None] * part for at, (part, _) in enumerate(parts)),
-                 np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype))
+    shares = np.exp(joined - shift)  # (B,H,T,splits + 1)
+    output = np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype)
+    for at, part in enumerate(parts):
+        output = output + shares[..., at, None] * part
     return _round_answer(call, output, np.exp(logits - shift), lse)
 
 
 def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
-    """Of logits (B,H,T,S) and values (B,H,S,Dv) the output, (B,H,T,Dv), and the log-sum-exp, (B,H,T,1)."""
+    """The output (B,H,T,Dv) and log-sum-exp (B,H,T,1) of logits (B,H,T,S), values (B,H,S,Dv)."""
     top = logits.max(axis=-1, keepdims=True)
     shift = np.where(np.isneginf(top), 0, top)
     grown = np.exp(logits - shift)
@@ -243,11 +257,11 @@ def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
 
 _WRITTEN_OUT: Mapping[str, Any] = {
     name: OFF[name] for name in (*HIDING, *CACHED, *FROM_PLACE) if name not in {"mask", "bias"}}
-"""What a mask, a bias and joined keys stand in for."""
+"""What is left out of a call whose mask, bias and joined keys say the same."""
 
 
 def reversed_keys(call: HandedOver) -> Answer:
-    """The keys are taken from last to first; what hides keys is turned into a mask before."""
+    """The keys are taken from last to first; a mask stands for all that hides keys."""
     visible = _visible(call)
     bias = _added_bias(call, wide_dtype(call.query.dtype))
     bias = None if bias is None else np.broadcast_to(bias, visible.shape)[..., ::-1]
@@ -260,7 +274,7 @@ def reversed_keys(call: HandedOver) -> Answer:
 
 
 def sorted_keys(call: HandedOver) -> Answer:
-    """The keys of each head are taken in the order of their contents; a permutation of them all, as any other."""
+    """The keys of each head are taken in the order of their sums: some permutation of them."""
     H, visible = call.query.shape[1], _visible(call)
     key, value = stage.group(call.key, H), stage.group(call.value, H)
     order = np.argsort(key.astype(np.float64).sum(axis=-1), axis=-1, kind="stable")  # (B,H,S); NaN comes last
@@ -282,64 +296,61 @@ def prescaled_logits(work: PreparedCall, factor: float) -> Array:
 
 
 def of_seen_keys(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) with keys cleared that no query sees: a constant added to NaN hides nothing."""
+    """Logits (B,H,T,S), unseen keys set to 0: a number added to NaN would hide nothing."""
     return stage.logits(work.but(key=_visible_values(work.key, work.visible)), factor)
 
 
 def einsum_logits(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S), the sums over features left to einsum."""
+    """Logits (B,H,T,S), by einsum."""
     return np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
 
 
 def einsum_mix(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
+    """The output (B,H,T,Dv) by einsum, of values that are 0 where no query sees the key."""
     return np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
 
 
 def lowest_in_place(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones replaced by the lowest finite number."""
+    """Logits (B,H,T,S), the lowest finite number in place of hidden ones."""
     return np.where(work.visible, logits, np.finfo(logits.dtype).min)
 
 
 def lowest_added(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the lowest finite number is added to hidden ones, and no sum falls below it."""
+    """Logits (B,H,T,S), the lowest finite number added to hidden ones, no sum below it."""
     lowest = np.finfo(logits.dtype).min
     return np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
 
 
 def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
-    """Weighted sums of the values, (B,H,T,Dv). Key j lies in slot j mod R of a ring of R = left + right + 1 slots, and
-    the slots are added up from the first to the last; as they come, where a query sees all keys on its left.
+    """Weighted sums of the values, (B,H,T,Dv), slot by slot: key j lies in slot j mod R of a ring.
+
+    R is left + right + 1. Where a query sees all keys on its left, they are summed as they come.
     """
     left, right = reach(work)
     if left is None:
         return stage.mix(weights, work)
-    ring, within = left + (0 if work.causal else right or 0) + 1, np.broadcast_to(stage.near(work), work.shape[2:])
+    ring = left + (0 if work.causal else right or 0) + 1
     seen: Array = np.asarray(work.visible.any(axis=-2))
     value = np.where(seen[..., None], work.value, 0)  # 0 times NaN would be NaN
-    rows = [_row(weights[:, :, at], value, _by_slot(np.flatnonzero(keys), ring)) for at, keys in enumerate(within)]
-    return np.concatenate(rows, axis=2) if rows else np.zeros((*weights.shape[:3], value.shape[-1]), weights.dtype)
+    output = np.zeros((*weights.shape[:3], value.shape[-1]), weights.dtype)
+    for at, is_near in enumerate(np.broadcast_to(stage.near(work), work.shape[2:])):
+        keys = np.flatnonzero(is_near)
+        keys = keys[np.argsort(keys % ring, kind="stable")]  # in the order of their slots
+        row = weights[:, :, at]
+        output[:, :, at] = (row[:, :, None, keys] @ value[:, :, keys])[:, :, 0]
+    return output
 
-
-def _by_slot(keys: Array, ring: int) -> Array:
-    """Places of keys, (n,), in the order of their slots."""
-    return keys[np.argsort(keys % ring, kind="stable")]
-
-
-def _row(weights: Array, value: Array, keys: Array) -> Array:
-    """Of weights (B,H,S) and values (B,H,S,Dv) the sum over these keys, (B,H,1,Dv)."""
-    return weights[:, :, None, keys] @ value[:, :, keys]
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
-    by its kind, a correct rotary embedding.
+    """A correct attention or, by its kind, a correct rotary embedding.
 
-    stores_lse: whether weights hang on a log-sum-exp that was stored.
-    claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
-    overfull_cache: what it does with more.  words: what its precision class says besides the grade, at every dtype.
-    backward: the backward pass beside it, where it has one.
+    meaning: how it computes.  grade: in half dtypes.  hidden_row: what a row is that sees nothing.
+    stores_lse: whether weights depend on a log-sum-exp that was stored.  claims: profiles that
+    bind only who claims them.  cache: how many keys a decoder's cache holds; 0: any number.
+    overfull_cache: what it does with more.  words: what its precision class says besides the
+    grade, at every dtype.  backward: the backward pass beside it, if it has one.
     """
 
     name: str
@@ -359,8 +370,8 @@ class Sound:
     @property
     def function(self) -> Attend | Rotate:
         """A freshly made function; of another form than the dense one, it takes codes, too."""
-        made = self.make()
-        return made if self.form is InputForm.DENSE else with_entries_read(made)
+        function = self.make()
+        return function if self.form is InputForm.DENSE else with_entries_read(function)
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
@@ -404,27 +415,25 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
 )}
 
 _NOT_OF_DROPPING = frozenset({"weights"})
-
-DROPPING: Mapping[str, Sound] = {
-    name: Sound(name, meaning, make, grade) for part in load_parts("faults") if hasattr(part, "FORMULATIONS")
-    for name, meaning, make, grade in part.FORMULATIONS}
-"""Those that drop weights."""
+"""Profiles that formulations which drop weights do not claim."""
 
 _OF_ASPECTS = of_aspects(lambda aspect: aspect.sound)
 
-_POOL_OF: Mapping[str, str] = {
-    each.name: each.pool for each in _OF_ASPECTS if each.pool}
-"""By name, the pool whose keywords a formulation takes beside those of everybody."""
+_POOL_OF: Mapping[str, str] = {each.name: each.pool for each in _OF_ASPECTS if each.pool}
+"""By name, the pool whose keywords a formulation takes beside those that all take."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form,
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, kind=each.kind, form=each.form,
                      words=each.words, claims=each.claims, backward=each.backward)
     for each in _OF_ASPECTS}
-"""Those that are about an aspect which the others do not take."""
+"""Those that are about an aspect which the others do not take, rotary embeddings among them."""
 
-EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS, **{
-    name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
-"""Those of attention, and those of rotary embeddings."""
+DROPPING: Mapping[str, Sound] = {
+    name: sound for name, sound in OF_ASPECTS.items() if _POOL_OF.get(name) == DROPOUT_POOL}
+"""Those that drop weights."""
+
+EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS}
+"""All of them: those of attention, and those of rotary embeddings."""
 
 DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is InputForm.DENSE}
 """Those that take (B,H,T,D)."""
@@ -438,12 +447,17 @@ def sound_named(name: str) -> Sound:
 
 
 def declaration_of_sound(sound: Sound) -> Declaration:
-    """All profiles of attention claimed, the recommended conventions but for hidden rows, and the grade; all compute in
-    float32 or wider, and vouch for its systematic error.
+    """All profiles claimed, the recommended conventions but for hidden rows, and the grade.
+
+    All compute in float32 or wider, and vouch for the systematic error of that.
     """
     if sound.kind is Kind.ROTARY:
-        return declaration_of_rotary(sound.grade)
+        return Declaration(
+            kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
+            precision=_precision(sound))
     keywords = FORMED.get(sound.form, _keywords(sound))
+    if any(word.startswith("stored_") for word in sound.words):
+        keywords -= OF_ENTRIES  # it makes codes itself: of what comes as codes its class says nothing
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
@@ -456,7 +470,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
 
 
 def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
-    """Where it rounds, as a manifest says it."""
+    """Where a formulation rounds, by dtype, as a manifest says it."""
     rounded: dict[DType, dict[str, object]] = {
         dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in HALF_DTYPES}
     if sound.words:
@@ -469,15 +483,18 @@ def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
 
 
 def _keywords(sound: Sound) -> frozenset[str]:
-    """Those that drop weights take nothing of servers, and those of an aspect what its faults do; the others all but
-    what these take.
+    """The keywords that a formulation takes.
+
+    One that drops weights takes those of dropout, one of an aspect those that the aspect's faults
+    take, and any other one all keywords but these.
     """
-    words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-    if sound.name in _POOL_OF:
-        pool = _POOL_OF[sound.name]
-        pools = {"", *BESIDE_POOL.get(pool, ()), pool}
-        return frozenset({word.name for word in words if word.pool in pools} | ({GRAD} if sound.backward else set()))
-    if sound.name not in DROPPING:
-        return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
-    return frozenset(word.name for word in words
-                     if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
+    words = [word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds]
+    if sound.name in DROPPING:
+        return frozenset(word.name for word in words
+                         if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
+    if sound.name not in _POOL_OF:
+        return frozenset(word.name for word in words if word.pool not in _POOL_OF.values())
+    pool = _POOL_OF[sound.name]
+    pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+    taken = {word.name for word in words if word.pool in pools}
+    return frozenset(taken | {GRAD} if sound.backward else taken)

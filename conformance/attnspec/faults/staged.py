@@ -1,7 +1,9 @@
-"""One staged reference attention. A fault replaces one stage of it; every other stage stays sound.
+"""One reference attention in stages. A fault replaces one stage of it; every other stage stays
+sound.
 
-Half dtypes and float32 are computed in float32, float64 in float64, with one rounding to the input's dtype at the end
-(grade G0 of docs/numerics.md). Axes: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), mask and bias (B,H,T,S).
+Half dtypes and float32 are computed in float32, float64 in float64, with one rounding to the
+input's dtype at the end (grade G0 of docs/numerics.md). Axes: query (B,H,T,D), key (B,Hkv,S,D),
+value (B,Hkv,S,Dv), mask and bias (B,H,T,S).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from attnspec.problems.problem import Array
 
 
 def extend(call: HandedOver) -> HandedOver:
-    """The call with past keys and values before the new ones; the past is handed on for its length."""
+    """The call with past keys and values before the new ones; the past stays, for its length."""
     if call.past_key is None or call.past_value is None:
         return call
     pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
@@ -30,48 +32,48 @@ def extend(call: HandedOver) -> HandedOver:
 
 
 def start(work: PreparedCall) -> Array | int:
-    """The place of the first query: behind the past."""
+    """The place of the first query, which is the number of past keys."""
     return 0 if work.past_key is None else work.past_key.shape[2]
 
 
 def ahead(work: PreparedCall) -> Array:
-    """(T,S), or (B,1,T,S): how far each key lies ahead of the query's own place."""
+    """How far each key lies ahead of the query's own place, (T,S) or (B,1,T,S)."""
     _, _, T, S = work.shape
     return np.arange(S) - np.arange(T)[:, None] - work.start
 
 
 def add_by_place(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with what aspects add to them by the places of query and key."""
+    """Logits (B,H,T,S), plus what aspects add to them by the places of query and key."""
     added = staged_work.added_logits(work, ahead(work), logits.dtype)
     return logits if added is None else logits + added
 
 
 def own_keys(work: PreparedCall) -> Array:
-    """The keys that a query may see wherever it stands, (S,), (B,1,1,S) or (B,1,T,S)."""
+    """The keys that a query may see, whatever its place: (S,), (B,1,1,S) or (B,1,T,S)."""
     return staged_work.own_keys(work, work.shape[3])
 
 
 def join(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1): that of each head's extra key stands behind the others. As they are where there is none."""
+    """Logits (B,H,T,S+1), each head's extra key behind the others; (B,H,T,S) without one."""
     extra = staged_work.extra_logit(work)
     return logits if extra is None else with_column(logits, extra)
 
 
 def drop(weights: Array, work: PreparedCall) -> Array:
-    """The weights (B,H,T,S) times what aspects multiply them by: the weights that meet the values."""
+    """The weights that meet the values, (B,H,T,S): multiplied by what aspects drop and rescale."""
     B, H, T, S = weights.shape
     factors = staged_work.weight_factors(work, (B, H, T, S))
     return weights if factors is None else weights * factors.astype(weights.dtype)
 
 
 def find_empty_rows(work: PreparedCall) -> Array:
-    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
+    """The rows that see no key, and no extra one: bool, broadcasts to (B,H,T,1)."""
     is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
     return np.asarray(is_empty & (staged_work.extra_logit(work) is None))
 
 
 def clear(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
+    """The output (B,H,T,Dv), with zeros behind the number of queries of each batch entry."""
     own = staged_work.own_queries(work, work.shape[2])
     return output if own is None else np.where(own, output, 0)
 
@@ -80,8 +82,8 @@ def clear(output: Array, work: PreparedCall) -> Array:
 class PageTable:
     """The table that says which pages each batch entry has.
 
-    pages: their numbers (B,N).  slots: of a page.  most: how many pages there are.
-    lengths: how many keys each entry has, (B,).  queries: how many there are of each.
+    pages: their numbers, (B,N).  slots: how many keys a page holds.  most: how many pages there
+    are. lengths: how many keys each entry has, (B,).  queries: how many queries each entry has.
     """
 
     pages: Array
@@ -92,7 +94,7 @@ class PageTable:
 
     @property
     def places(self) -> Array:
-        """(S,): the places that a row of the table can hold."""
+        """The places of keys that a row of the table has room for, (S,)."""
         return np.arange(self.pages.shape[1] * self.slots)
 
 
@@ -102,7 +104,7 @@ FindSlots = Callable[[PageTable], PageSlots]
 
 
 def slots_of_keys(table: PageTable) -> PageSlots:
-    """The page and the slot of each key; page 0 beyond the keys of an entry, where the table may name any."""
+    """The page and the slot of each key; page 0 for places behind an entry's keys."""
     own = table.places < table.lengths[:, None]
     pages = np.where(own, table.pages[:, table.places // table.slots], 0)
     return pages, np.broadcast_to(table.places % table.slots, pages.shape)
@@ -118,19 +120,19 @@ def table_of(call: HandedOver) -> PageTable | None:
 
 def gather_from(find: FindSlots = slots_of_keys, *, of_value: FindSlots | None = None,
                 lengths: Callable[[PageTable], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
-    """A `gather` stage that finds keys, and values, in other places, or counts others, (B,), among an entry's."""
+    """A `gather` stage that finds keys, and values, in other places, or counts others, (B,)."""
     def gather(call: HandedOver) -> HandedOver:
         table = table_of(call)
         if table is None:
             return call
         key, value = _read_pages(call.key, find(table)), _read_pages(call.value, (of_value or find)(table))
-        counted = lengths(table) if lengths else table.lengths
-        return call.but(key=key, value=value, **{TABLE: None, NUMBER: counted})
+        count = lengths(table) if lengths else table.lengths
+        return call.but(key=key, value=value, **{TABLE: None, NUMBER: count})
     return gather
 
 
 def _read_pages(pool: Array, place: PageSlots) -> Array:
-    """(B,Hkv,S,·) of (pages,slots,Hkv,·)."""
+    """The keys or values (B,Hkv,S,·) in these places of a pool (pages,slots,Hkv,·)."""
     return np.ascontiguousarray(pool[place].swapaxes(1, 2))
 
 
@@ -139,27 +141,26 @@ gather = gather_from()
 
 
 def log_sum_exp(logits: Array) -> Array:
-    """(…,S) -> (…): the logarithm of the sum of the exponentials of each row; -inf where all of it is -inf."""
+    """The logarithm of the sum of each row's exponentials: (…,S) -> (…); -inf if all are -inf."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shift = np.where(np.isneginf(top), 0, top)
     return put_together(shift, np.exp(logits - shift).sum(axis=-1, keepdims=True))
 
 
 def put_together(shift: Array, total: Array) -> Array:
-    """(…,1), (…,1) -> (…): what was taken off, and the logarithm of the sum, -inf of 0."""
+    """The log-sum-exp of a shift (…,1) and the sum of what is left, (…,1) -> (…); -inf of 0."""
     with np.errstate(divide="ignore"):
-        found: Array = (shift + np.log(total))[..., 0]
-    return found
+        return np.asarray(shift + np.log(total))[..., 0]
 
 
 def with_column(logits: Array, heads: Array) -> Array:
-    """Logits (B,H,T,S+1) in the dtype of those (B,H,T,S): one for each head (H,) stands behind the keys."""
+    """Logits (B,H,T,S+1): one more logit for each head, of heads (H,), behind (B,H,T,S)."""
     column = np.broadcast_to(heads[:, None, None], (*logits.shape[:3], 1))
     return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
 
 
 def returned_lse(array: Array, io: np.dtype[Any]) -> Array:
-    """A log-sum-exp (B,H,T) in the dtype in which it is returned for inputs of this one."""
+    """A log-sum-exp (B,H,T) in the dtype that goes with inputs of this one."""
     return array.astype(np.float64 if io == np.float64 else np.float32)
 
 
@@ -174,7 +175,7 @@ def take(call: HandedOver) -> PreparedCall:
 
 
 def restore(work: PreparedCall) -> PreparedCall:
-    """The numbers that attend, in the place of codes."""
+    """The call with the numbers that codes stand for in the place of the codes."""
     return restore_entries(work)
 
 
@@ -184,27 +185,27 @@ def group(array: Array, H: int) -> Array:
 
 
 def masked(work: PreparedCall) -> Array:
-    """What the mask allows, (B,H,T,S)."""
+    """Which keys the mask allows, (B,H,T,S)."""
     return np.ones(work.shape, bool) if work.mask is None else work.mask
 
 
 def triangle(T: int, S: int, shift: int = 0) -> Array:
-    """(T,S): query i sees keys 0 … i + shift."""
+    """Query i sees keys 0 … i + shift: (T,S)."""
     return np.tri(T, S, shift, dtype=bool)
 
 
 def past(work: PreparedCall) -> Array:
-    """What the causal flag allows, (T,S), aligned top-left, or behind a past."""
+    """Which keys the causal flag allows, (T,S), aligned top-left, or behind a past."""
     return ahead(work) <= 0 if work.causal else np.ones(work.shape[2:], bool)
 
 
 def near(work: PreparedCall) -> Array:
-    """The keys that are near enough to each query, (T,S) or (B,1,T,S), aligned top-left, or behind a past."""
+    """Which keys are near enough to each query, (T,S) or (B,1,T,S), aligned as `past` is."""
     return near_keys(work, ahead(work))
 
 
 def scale(work: PreparedCall) -> float:
-    """1/sqrt(D) unless the caller says otherwise."""
+    """The scale of the logits: 1/sqrt(D) unless the caller says otherwise."""
     return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
 
 
@@ -215,22 +216,22 @@ def logits(work: PreparedCall, factor: float) -> Array:
 
 
 def bend(logits: Array, work: PreparedCall) -> Array:
-    """The scaled logits (B,H,T,S), bent by the aspects that bend them."""
+    """The scaled logits (B,H,T,S), as aspects bend them."""
     return bend_logits(logits, work)
 
 
 def add_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias is added to the scaled and bent ones."""
+    """The logits (B,H,T,S) plus the bias."""
     return logits if work.bias is None else logits + work.bias
 
 
 def hide(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones -inf."""
+    """The logits (B,H,T,S), with -inf for hidden keys."""
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
 
 
 def exponentials(logits: Array) -> Array:
-    """Exp of logits (…,S) after subtracting each row's maximum; a row without a visible key becomes zeros."""
+    """The exponentials of logits (…,S) less each row's maximum; zeros in a row that sees no key."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     return np.exp(logits - np.where(np.isneginf(top), 0, top))
 
@@ -242,7 +243,7 @@ def normalise(grown: Array) -> Array:
 
 
 def softmax(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) -> weights (B,H,T,S), rows over the keys."""
+    """Weights (B,H,T,S) of logits (B,H,T,S): each row sums to 1 over the keys."""
     return normalise(exponentials(logits))
 
 
@@ -252,7 +253,7 @@ def weigh(weights: Array, work: PreparedCall) -> Array:
 
 
 def mix(weights: Array, work: PreparedCall) -> Array:
-    """Weighted sums of the values, (B,H,T,Dv). What is hidden does not leak, not even NaN or infinity."""
+    """Weighted sums of the values, (B,H,T,Dv); NaN and infinity do not leak from hidden values."""
     finite = np.isfinite(work.value)
     if finite.all():
         return weights @ work.value
@@ -261,12 +262,12 @@ def mix(weights: Array, work: PreparedCall) -> Array:
 
 
 def finish(output: Array, work: PreparedCall) -> Array:
-    """What is done to the output (B,H,T,Dv) before it is rounded: nothing."""
+    """The output (B,H,T,Dv), to which nothing is done before it is rounded."""
     return output
 
 
 def report(weights: Array, work: PreparedCall) -> Array:
-    """The weights that are returned, (B,H,T,S): those in effect."""
+    """The weights that are returned, (B,H,T,S), which are those in effect."""
     return weights
 
 
@@ -315,7 +316,7 @@ _INSTEAD: ContextVar[Stages] = ContextVar("instead", default=SOUND)
 
 @contextlib.contextmanager
 def computing(stages: Stages) -> Iterator[None]:
-    """Until left, sound stages are computed by these: the same formulas in another order of rounding."""
+    """While it is open, these stages compute what is sound, in another order of rounding."""
     token = _INSTEAD.set(stages)
     try:
         yield
@@ -324,17 +325,17 @@ def computing(stages: Stages) -> Iterator[None]:
 
 
 def as_computed(stages: Stages) -> Stages:
-    """What is sound among the stages becomes what is computed instead; what is wrong stays as wrong as it is."""
+    """The stages, of which sound ones are those of `computing`; wrong ones stay."""
     instead = _INSTEAD.get()
     if instead is SOUND:
         return stages
-    names = (each.name for each in fields(Stages))
-    return replace(stages, **{name: getattr(instead, name) for name in names
-                              if getattr(stages, name) is getattr(SOUND, name)})
+    changes = {each.name: getattr(instead, each.name) for each in fields(Stages)
+               if getattr(stages, each.name) is getattr(SOUND, each.name)}
+    return replace(stages, **changes)
 
 
 def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
-    """Run the stages: output (B,H,T,Dv), with weights (B,H,T,S), a log-sum-exp (B,H,T), or both if asked for."""
+    """The output (B,H,T,Dv); a tuple with weights (B,H,T,S) and log-sum-exp (B,H,T), if asked for."""
     io, stages = call.query.dtype, as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
@@ -350,7 +351,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
 
 
 def prepare(call: HandedOver, stages: Stages = SOUND) -> PreparedCall:
-    """The call taken in, with a key/value head for each query head, and what each query may attend to."""
+    """The call as the logits need it: heads of keys are repeated, and it says what is visible."""
     work = stages.restore(stages.take(stages.extend(stages.gather(call))))
     work = work.but(start=stages.start(work))
     H = work.query.shape[1]
@@ -364,21 +365,21 @@ class Attend(Protocol):
     """The contract of an attention function."""
 
     def __call__(self, query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or (output, weights)."""
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or a tuple."""
 
 
 def as_attend(answer: Callable[[HandedOver], Answer]) -> Attend:
-    """An attention function that takes every keyword, around a function of the whole call."""
+    """A function of arrays and keywords, made of a function of the whole call."""
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> what `answer` makes of the call."""
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> the answer to the call."""
         return answer(HandedOver(query, key, value, **keywords))
 
     return attend
 
 
 def staged(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as dataclasses.replace)
-    """A maker of attention functions with some stages replaced; names and order are those of `Stages`."""
+    """A maker of attention functions with some stages replaced, by the names of `Stages`."""
     stages = replace(SOUND, **changes)
     return lambda: as_attend(lambda call: attention(call, stages))
 
@@ -389,10 +390,10 @@ def with_mask(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Prepa
 
 
 def change_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
-    """The answer with its output (B,H,T,Dv), or (B,T,M), changed; what stands beside it stays as it is."""
+    """The answer with another output (B,H,T,Dv), or (B,T,M); what stands beside it stays."""
     return (change(answer[0]), *answer[1:]) if isinstance(answer, tuple) else change(answer)
 
 
 def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
-    """A maker of attention functions that do something else around, or in place of, the stages."""
+    """A maker of attention functions that compute `answer` in place of the stages, or around them."""
     return lambda: as_attend(answer)

@@ -1,8 +1,8 @@
-"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of any
-form whose entries stand for other numbers: these are read first, and then all is as without.
+"""Further things in stages: a layer; a decoder, which is called step after step; and functions of
+any form that take codes, which they read before they attend.
 
-The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
-one stage; of a decoder also what is stored and what is read.
+A layer projects, splits into heads, attends, merges and projects out, with one rounding at the
+end. A fault replaces one stage; of a decoder also what is stored and what is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.forms import DEFAULT_BASE, OF_ENTRIES
+from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, restore, wide_dtype
@@ -24,7 +24,7 @@ Params = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerCall(KeywordArguments[Array]):
-    """What `layer` was handed."""
+    """The arguments of a call of a layer: query (B,T,M), key and value (B,S,M)."""
 
     query: Array
     key: Array
@@ -34,7 +34,7 @@ class LayerCall(KeywordArguments[Array]):
 
 
 def take(call: LayerCall) -> LayerCall:
-    """The arrays and parameters in the dtype of the computation."""
+    """The call with arrays and parameters in the dtype of the computation."""
     wide = wide_dtype(call.query.dtype)
     params = {name: np.asarray(array).astype(wide) for name, array in call.params.items()}
     query, key, value = (np.asarray(array).astype(wide) for array in (call.query, call.key, call.value))
@@ -42,13 +42,13 @@ def take(call: LayerCall) -> LayerCall:
 
 
 def project(x: Array, which: str, params: Params) -> Array:
-    """(B,·,M) or, for `out`, (B,T,H·Dv): x @ w_which + b_which (no bias where the layer has none)."""
+    """The projection x @ w + b of x (B,·,M), or for `out` (B,T,H·Dv); without b if there is none."""
     projected: Array = x @ params[f"w_{which}"]
     return projected + params[f"b_{which}"] if f"b_{which}" in params else projected
 
 
 def head_width(call: LayerCall) -> int:
-    """D. Raises ValueError where the heads do not divide the width of the projection."""
+    """The width D of a head. Raises ValueError where heads do not divide the projection's width."""
     width = call.params["w_query"].shape[1]
     if width % call.heads:
         raise ValueError(f"{call.heads} heads do not divide a projection of width {width}")
@@ -56,7 +56,7 @@ def head_width(call: LayerCall) -> int:
 
 
 def split(x: Array, heads: int) -> Array:
-    """(B,T,H·D) -> (B,H,T,D), with H = `heads`; keys and values have S and Hkv in their place."""
+    """The heads of x: (B,T,H·D) -> (B,H,T,D), with H = `heads`; for keys S and Hkv."""
     B, T, width = x.shape
     return x.reshape(B, T, heads, width // heads).swapaxes(1, 2)
 
@@ -73,13 +73,13 @@ def output_and_weights(answer: Answer) -> tuple[Array, Array]:
 
 
 def merge(x: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,H·Dv)."""
+    """The heads side by side: (B,H,T,Dv) -> (B,T,H·Dv)."""
     B, H, T, Dv = x.shape
     return x.swapaxes(1, 2).reshape(B, T, H * Dv)
 
 
 def report(weights: Array) -> Array:
-    """The weights (B,H,T,S) that are returned, per head."""
+    """The weights (B,H,T,S) that are returned, of each head."""
     return weights
 
 
@@ -103,7 +103,7 @@ SOUND_LAYER = LayerStages()
 
 
 def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
-    """Output (B,T,M), or the pair with weights (B,H,T,S). Raises ValueError where the heads do not fit."""
+    """The output (B,T,M), or a pair with weights (B,H,T,S). Raises ValueError if heads do not fit."""
     io = call.query.dtype
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = stages.take(call)
@@ -113,7 +113,7 @@ def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
 
 
 def heads_of(work: LayerCall, stages: LayerStages) -> HandedOver:
-    """What attention is handed: the projected inputs, split into heads."""
+    """The call that attention is handed: the projected inputs, split into heads."""
     kv_heads = work.params["w_key"].shape[1] // stages.head_width(work)
     query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
     key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)
@@ -130,7 +130,7 @@ class Layer(Protocol):
 
 
 def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
-    """A layer function that takes every keyword of layers, around a function of the whole call."""
+    """A layer as a function of arrays and keywords, made of a function of the whole call."""
 
     def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int,
               **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
@@ -141,20 +141,23 @@ def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
 
 
 def staged_layer(**changes: Any) -> Callable[[], Layer]:  # noqa: ANN401  (as dataclasses.replace)
-    """A maker of layer functions with some stages replaced; names and order are those of `LayerStages`."""
+    """A maker of layers with some stages replaced, by the names of `LayerStages`."""
     stages = replace(SOUND_LAYER, **changes)
     return lambda: as_layer(lambda call: run_layer(call, stages))
 
 
 def attending(**changes: Any) -> Callable[[HandedOver, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
-    """The attention of a layer, output (B,H,T,Dv) and weights (B,H,T,S), with some of *its* stages replaced."""
+    """An `attend` stage of a layer, whose attention has some of its own stages replaced.
+
+    Output (B,H,T,Dv) and weights (B,H,T,S).
+    """
     stages = replace(Stages(), **changes)
     return lambda call, _: output_and_weights(attention(call.but(return_weights=True), stages))
 
 
 @dataclass(slots=True, eq=False)
 class CacheContent:
-    """The content of a cache: keys (B,Hkv,P,D) and values (B,Hkv,P,Dv).  ends: how many keys it had after each call."""
+    """The content of a cache: keys (B,Hkv,P,D), values (B,Hkv,P,Dv).  ends: P after each call."""
 
     key: Array
     value: Array
@@ -162,7 +165,7 @@ class CacheContent:
 
     @property
     def count(self) -> int:
-        """P."""
+        """The number P of keys."""
         return int(self.key.shape[2])
 
 
@@ -175,179 +178,92 @@ Behind = Callable[[CacheContent], Mapping[str, Any]]
 
 
 def put_behind(old: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,D) of past (B,Hkv,P,D) and new ones (B,Hkv,S,·)."""
+    """New keys or values (B,Hkv,S,·) behind past ones (B,Hkv,P,·): (B,Hkv,P+S,·)."""
     return np.concatenate([old, new], axis=2)
 
 
 def store_new(held: CacheContent | None, call: HandedOver) -> CacheContent:
-    """The new keys and values behind those that there were."""
+    """The cache with the new keys and values behind the others."""
     if held is None:
         return CacheContent(call.key, call.value, (call.key.shape[2],))
     return CacheContent(put_behind(held.key, call.key), put_behind(held.value, call.value),
                         (*held.ends, held.count + call.key.shape[2]))
 
 
-def store_changed(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
-                  ) -> Store:
-    """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
+def store_changed(change: Callable[[Array, Array], Array], *,
+                  of_value: Callable[[Array, Array], Array] | None = None) -> Store:
+    """A cache in which new keys, and values, (B,Hkv,S,D) are put behind past ones in another way."""
     def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
+        content = store_new(held, call)
         if held is None:
-            return store_new(held, call)
-        made = store_new(held, call)
-        return replace(made, key=np.ascontiguousarray(change(held.key, call.key)),
+            return content
+        return replace(content, key=np.ascontiguousarray(change(held.key, call.key)),
                        value=np.ascontiguousarray((of_value or change)(held.value, call.value)))
     return store
 
 
 def recall_all(held: CacheContent, call: HandedOver) -> HandedOver:
-    """All keys and values that are held are past ones."""
+    """The call with all keys and values of the cache as its past."""
     return call.but(past_key=held.key, past_value=held.value)
 
 
 def recall_changed(change: Callable[[Array], Array]) -> Recall:
-    """Another past (B,Hkv,P,D) than what is held."""
+    """The call with a changed past, (B,Hkv,P,D) -> (B,Hkv,P,D)."""
     return lambda held, call: recall_all(replace(held, key=change(held.key), value=change(held.value)), call)
 
 
 def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache is among it)
-    """What a decoder returns: what attention answers, (B,H,T,Dv) alone or with more, and its cache."""
+    """The answer of a decoder: that of attention, (B,H,T,Dv) alone or with more, and its cache."""
     return (*answer, cache) if isinstance(answer, tuple) else (answer, cache)
 
 
-def decoder(store: Store = store_new, recall: Recall = recall_all, *, behind: Behind = lambda _: {},
-            ) -> Callable[[], Attend]:
-    """A maker of decoders."""
-    def answered(call: HandedOver) -> Answer:
-        """As attention answers, and the cache."""
-        return one_call(call.cache, call.but(cache=None), store, recall, behind)
-    return around(answered)
+def decoder(store: Store = store_new, recall: Recall = recall_all, *,
+            behind: Behind = lambda _: {}) -> Callable[[], Attend]:
+    """A maker of decoders, which store and read their caches in these ways."""
+    return around(lambda call: one_call(call.cache, call.but(cache=None), store, recall, behind))
 
 
 def one_call(held: CacheContent | None, call: HandedOver, store: Store = store_new, recall: Recall = recall_all,
              behind: Behind = lambda _: {}) -> Any:  # noqa: ANN401  (a cache is among it)
-    """A call behind what is held, and what is stored by it."""
+    """The answer to a call behind a cache, with what the call stores."""
     posed = call if held is None else recall(held, call)
     stages = SOUND if held is None else replace(SOUND, **behind(held))
     return with_cache(attention(posed, stages), store(held, call))
 
 
 Rotate = Callable[..., Array]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rotation:
-    """A call taken in: x (B,H,T,D) in the dtype of the computation, positions (B,T), and what else it was handed.
-
-    width: how many features are turned.  io: the dtype of the input.
-    """
-
-    x: Array
-    positions: Array
-    base: float
-    width: int
-    interleaved: bool
-    io: np.dtype[Any]
-
-    @property
-    def real(self) -> type[np.floating]:
-        """The type of the computation."""
-        return self.x.dtype.type
-
-
-Stage = Callable[[Rotation], Array]
-
-
-def frequency(work: Rotation) -> Array:
-    """(R,): base^(-2i/r)."""
-    exponent = np.arange(0, work.width, 2).astype(work.real) / work.real(work.width)
-    return work.real(1) / work.real(work.base) ** exponent
-
-
-def places(work: Rotation) -> Array:
-    """(B,T): the place of each token."""
-    return work.positions.astype(work.real)
-
-
-def halves_of(width: int, *, interleaved: bool) -> tuple[slice, slice]:
-    """Where the first and the second feature of each pair stand."""
-    return (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(width // 2), slice(width // 2, width))
-
-
-def paired(work: Rotation) -> tuple[slice, slice]:
-    """Where the first and the second feature of each pair stand, as the call says."""
-    return halves_of(work.width, interleaved=work.interleaved)
-
-
-def pair_features(work: Rotation) -> tuple[Array, Array]:
-    """The first and the second feature of each pair, (B,H,T,R) twice, as the call says."""
-    first, second = paired(work)
-    return work.x[..., first], work.x[..., second]
-
-
-def angles(work: Rotation, places: Array, frequency: Array) -> Array:
-    """(B,T,R): the products of places (B,T) and frequencies (R,)."""
-    return places[..., None] * frequency
-
-
-def turn(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,R), turned by its angle (B,1,T,R)."""
-    return (first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle))
-
-
-def taken_in(x: Array, positions: Array, base: float, rotary_width: int | None, interleaved: bool) -> Rotation:
-    """The call in the dtype of the computation; x (B,H,T,D), positions (B,T)."""
-    width = x.shape[-1] if rotary_width is None else rotary_width
-    return Rotation(x.astype(wide_dtype(x.dtype)), positions, base, width, interleaved, x.dtype)
-
-
-def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work, frequency: Stage = frequency,
-                    places: Stage = places, angles: Callable[[Rotation, Array, Array], Array] = angles,
-                    paired: Callable[[Rotation], tuple[slice, slice]] = paired,
-                    turn: Callable[[Array, Array, Array], tuple[Array, Array]] = turn) -> Callable[[], Rotate]:
-    """Makes a rotary embedding of these stages, each sound unless it is given."""
-    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
-               interleaved: bool = False) -> Array:
-        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
-        work = take(taken_in(x, positions, base, rotary_width, interleaved))
-        angle = angles(work, places(work), frequency(work))[:, None]
-        output, places_of = work.x.copy(), paired(work)
-        first, second = (work.x[..., at] for at in places_of)
-        turned = turn(first, second, angle)
-        for at, values in zip(places_of, turned, strict=True):
-            output[..., at] = values
-        return output.astype(work.io)
-    return lambda: rotate
+"""A rotary embedding: x (B,H,T,D) and positions (B,T) -> (B,H,T,D)."""
 
 
 def with_entries_read(attend: Attend) -> Attend:
-    """A function of any form that takes entries which stand for others, made of one that takes none."""
+    """A function of any form that takes codes, made of one that takes none."""
     def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
-        said, rest = dict[str, Any](), dict[str, Any]()
-        for name, value_of in keywords.items():
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie -> an answer."""
+        read, others = dict[str, Any](), dict[str, Any]()
+        for name, argument in keywords.items():
             if name not in OF_ENTRIES:
-                rest[name] = value_of
-            elif value_of is not None:
-                said[name] = value_of
-        if not said:
-            return attend(query, key, value, **rest)
-        wide, none = wide_dtype(query.dtype), np.ones((), bool)
-        given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
-        numbers = restore(given.but(**said))
-        found = attend(numbers.query, numbers.key, numbers.value, **rest)
-        return _narrow_answer(found, query.dtype, rest)
+                others[name] = argument
+            elif argument is not None:
+                read[name] = argument
+        if not read:
+            return attend(query, key, value, **others)
+        wide = wide_dtype(query.dtype)
+        entries = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), np.ones((), bool))
+        numbers = restore(entries.but(**read))
+        answer = attend(numbers.query, numbers.key, numbers.value, **others)
+        return _narrow_answer(answer, query.dtype, others)
     return attend_entries
 
 
-def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
-    """What comes back, the output (B,H,T,Dv) and weights in the dtype of the call."""
-    if not isinstance(found, tuple):
-        return found.astype(io)
-    asked = 2 if keywords.get("return_weights") else 1
-    return (*(each.astype(io) for each in found[:asked]), *found[asked:])
+def _narrow_answer(answer: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache is among it)
+    """An answer with output (B,H,T,Dv) and weights in the dtype of the call."""
+    if not isinstance(answer, tuple):
+        return answer.astype(io)
+    count = 2 if keywords.get("return_weights") else 1
+    return (*(each.astype(io) for each in answer[:count]), *answer[count:])
 
 
 def whole_array(keywords: Mapping[str, Any], keyword: str, entries: Array) -> Array | None:
-    """What says what entries stand for, in their shape, any; None where nothing does."""
-    found = keywords.get(keyword)
-    return None if found is None else np.broadcast_to(found, entries.shape)
+    """The scales or zero points of entries, in the shape of these, any; None if there are none."""
+    array = keywords.get(keyword)
+    return None if array is None else np.broadcast_to(array, entries.shape)

@@ -1,14 +1,14 @@
-"""What a staged attention works on, and the stage that an aspect has in it: how it computes what the aspect is about.
+"""What the stages of an attention work on: a call, as it was handed over and as it is prepared;
+blocks, tiles and grids; and the stage of each aspect.
 
-What it was handed, and the same prepared for the stages; and what goes wrong with blocks, tiles and grids of any kind.
-The stage of an aspect is written apart from the definition that judges (`numerics`), as whoever writes attention would
-write it.
+The stage of an aspect is written apart from the definition that judges (`numerics`), as whoever
+writes attention would write it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ Answer = Array | tuple[Array, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandedOver(KeywordArguments[Array]):
-    """What `attend` was handed, untouched."""
+    """The arguments of a call of attention, untouched: query (B,H,T,D), key, value."""
 
     query: Array
     key: Array
@@ -31,10 +31,12 @@ class HandedOver(KeywordArguments[Array]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedCall(KeywordArguments[Array]):
-    """A call prepared for the stages: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
+    """A call prepared for the stages: arrays in the dtype of the computation, mask and bias
+    (B,H,T,S).
 
-    After `group` key and value have H heads; `visible` (B,H,T,S) is what a query may attend to, all rules together.
-    Past keys and values are in key and value. start: the place of the first query, of all batch entries or (B,1,1,1).
+    Past keys and values are in key and value, which have H heads once they are grouped.  visible
+    (B,H,T,S): what a query may attend to, by all rules.  start: the place of the first query, for
+    all batch entries or as (B,1,1,1).
     """
 
     query: Array
@@ -45,13 +47,13 @@ class PreparedCall(KeywordArguments[Array]):
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(B,H,T,S)."""
+        """The lengths B, H, T and S of the logits."""
         B, H, T, _ = self.query.shape
         return B, H, T, self.key.shape[2]
 
 
 def wide_dtype(io: np.dtype[Any]) -> np.dtype[Any]:
-    """What is computed in for inputs of this dtype."""
+    """The dtype of the computation for inputs of this dtype."""
     return np.dtype(np.float64) if io == np.float64 else np.dtype(np.float32)
 
 
@@ -66,6 +68,7 @@ Change: TypeAlias = Callable[[Array, PreparedCall], Array]
 
 
 LengthT = TypeVar("LengthT", int, Array)
+PartT = TypeVar("PartT")
 
 
 def last_block(length: LengthT, size: int) -> LengthT:
@@ -74,7 +77,7 @@ def last_block(length: LengthT, size: int) -> LengthT:
 
 
 def in_last(length: int, size: int) -> Array:
-    """(S,), or (T,) or (H,), by the length: whether a position lies in the last block of its axis, whole or not."""
+    """Which places along an axis, (S,), (T,) or (H,), lie in its last block, whole or not."""
     return np.arange(length) >= last_block(length, size)
 
 
@@ -84,7 +87,7 @@ def power_above(length: int) -> int:
 
 
 def each_by(stage: str, change: Callable[[int], Change]) -> Mechanism:
-    """A mechanism that replaces one stage of arrays and work, by what `change` makes of the size."""
+    """A mechanism that replaces one stage of arrays and call by what `change` makes of the size."""
     return lambda size: {stage: change(size)}
 
 
@@ -93,7 +96,7 @@ Keep = Callable[[Array], Array]
 
 
 def keep_as_is(array: Array) -> Array:
-    """An array of any shape, not rounded."""
+    """An array of any shape, as it is."""
     return array
 
 
@@ -102,10 +105,10 @@ Reach: TypeAlias = tuple[int | None, int | None]
 
 
 class AspectStage:
-    """What an aspect does in the course of attention. Each method does nothing unless the aspect says otherwise."""
+    """The part that an aspect has in attention; by default, each method does nothing."""
 
     def restore(self, work: PreparedCall) -> PreparedCall:
-        """The call with the numbers that attend in the place of what stands for them; keys have Hkv heads still."""
+        """The call with numbers in the place of codes; keys still have Hkv heads."""
         return work
 
     def bend(self, logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
@@ -114,34 +117,35 @@ class AspectStage:
         return logits
 
     def bend_slope(self, bent: Array, call: KeywordArguments[Array]) -> Array | None:
-        """The slope of the bend (B,H,T,S), formed of what came out of it; None where the call bends nothing."""
+        """The slope of the bend (B,H,T,S), formed of the bent logits; None if nothing bends them."""
         del bent, call
         return None
 
     def visible_keys(self, call: KeywordArguments[Array], ahead: Array) -> Array | None:
-        """Which keys a query sees, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of its own place; None: all."""
+        """Which keys, so far `ahead` of a query's place, it sees: (T,S) or (B,1,T,S); None: all."""
         del call, ahead
         return None
 
     def reach(self, call: KeywordArguments[Array]) -> Reach:
-        """How many keys before a query's own place it sees, and how many behind it; None: all there are."""
+        """How far a query sees to the left and to the right of its own place; None: without bound."""
         del call
         return None, None
 
     def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
-        """Which of so many keys a query sees wherever it stands, (B,1,1,S) or (B,1,T,S); None: all."""
+        """Which of so many keys a query sees anywhere: (B,1,1,S) or (B,1,T,S); None: all."""
         del call, keys
         return None
 
     def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
-        """What is added to the bent logits, (B,H,T,S) or broadcast to it, of keys that lie so far `ahead` of the
-        query's own place, in the arithmetic of `dtype`; None: nothing.
+        """What is added to the bent logits, broadcast to (B,H,T,S), in this dtype; None: nothing.
+
+        ahead: how far each key lies ahead of the query's own place.
         """
         del call, ahead, dtype
         return None
 
     def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
-        """(H,): for each head, the logit of one more key that every query sees, and whose value is zero; None: none."""
+        """The logit of one more key for each head, (H,), whose value is zero; None without."""
         del call
         return None
 
@@ -151,7 +155,7 @@ class AspectStage:
         return None
 
     def weight_factors(self, call: KeywordArguments[Array], shape: tuple[int, int, int, int]) -> Array | None:
-        """What the weights are multiplied by before they meet the values, (B,H,T,S), which is the shape; None: by 1."""
+        """What multiplies the weights before they meet the values, (B,H,T,S), as `shape`; None: 1."""
         del call, shape
         return None
 
@@ -170,55 +174,56 @@ def bend_logits(logits: Array, call: KeywordArguments[Array], keep: Keep = keep_
 
 
 def bend_slope(bent: Array, call: KeywordArguments[Array]) -> Array | None:
-    """The slope of the bend (B,H,T,S), formed of what came out of it; None where the call bends nothing."""
-    slopes = (stage.bend_slope(bent, call) for stage in all_stages())
-    return next((slope for slope in slopes if slope is not None), None)
+    """The slope of the bend (B,H,T,S), formed of the bent logits; None if nothing bends them."""
+    return next(iter(_stated(stage.bend_slope(bent, call) for stage in all_stages())), None)
 
 
 def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
-    """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
+    """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), by how far `ahead` they lie."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
-    return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
+    return functools.reduce(np.logical_and, _stated(parts), np.ones(ahead.shape, bool))
 
 
 def reach(call: KeywordArguments[Array]) -> Reach:
-    """How far a query sees before and behind its own place, by the aspects that bound it; None: without bound."""
-    left, right = ([side for side in sides if side is not None]
-                   for sides in zip(*(stage.reach(call) for stage in all_stages()), strict=True))
-    return min(left, default=None), min(right, default=None)
+    """How far a query sees to the left and to the right of its own place; None: without bound."""
+    left, right = zip(*(stage.reach(call) for stage in all_stages()), strict=True)
+    return min(_stated(left), default=None), min(_stated(right), default=None)
 
 
 def restore(work: PreparedCall) -> PreparedCall:
-    """The call with the numbers that attend in the place of what stands for them, by every aspect."""
+    """The call with numbers in the place of codes, by every aspect."""
     return functools.reduce(lambda prepared, stage: stage.restore(prepared), all_stages(), work)
 
 
 def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
-    """What the aspects add to the bent logits, (B,H,T,S) or broadcast to it, in the arithmetic of `dtype`; None where
-    none adds.
-    """
-    parts = [part for stage in all_stages() if (part := stage.added_logits(call, ahead, dtype)) is not None]
+    """What aspects add to the bent logits, broadcast to (B,H,T,S), in this dtype; None: nothing."""
+    parts = _stated(stage.added_logits(call, ahead, dtype) for stage in all_stages())
     return functools.reduce(np.add, parts) if parts else None
 
 
 def extra_logit(call: KeywordArguments[Array]) -> Array | None:
-    """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
-    return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
+    """The logit of one more key for each head, (H,), of the first aspect that has one; None without."""
+    return next(iter(_stated(stage.extra_logit(call) for stage in all_stages())), None)
 
 
 def weight_factors(call: KeywordArguments[Array], shape: tuple[int, int, int, int]) -> Array | None:
-    """What the aspects multiply weights by before they meet the values, (B,H,T,S), which is the shape; None: by 1."""
-    parts = [part for stage in all_stages() if (part := stage.weight_factors(call, shape)) is not None]
+    """What aspects multiply the weights by, (B,H,T,S), as `shape`, before values; None: by 1."""
+    parts = _stated(stage.weight_factors(call, shape) for stage in all_stages())
     return functools.reduce(np.multiply, parts) if parts else None
 
 
 def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:
-    """The queries that every aspect leaves, (B,1,T,1); None where there are all of them."""
-    parts = [part for stage in all_stages() if (part := stage.own_queries(call, queries)) is not None]
+    """The queries that every aspect leaves, (B,1,T,1); None: all."""
+    parts = _stated(stage.own_queries(call, queries) for stage in all_stages())
     return functools.reduce(np.logical_and, parts) if parts else None
 
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:
-    """The keys that every aspect leaves in sight wherever a query stands: (S,), (B,1,1,S) or (B,1,T,S)."""
-    parts = (stage.own_keys(call, keys) for stage in all_stages())
-    return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(keys, bool))
+    """The keys that a query sees, whatever its place, by all aspects: (S,), (B,1,1,S), (B,1,T,S)."""
+    parts = _stated(stage.own_keys(call, keys) for stage in all_stages())
+    return functools.reduce(np.logical_and, parts, np.ones(keys, bool))
+
+
+def _stated(parts: Iterable[PartT | None]) -> list[PartT]:
+    """The parts of the aspects that have something to say."""
+    return [part for part in parts if part is not None]

@@ -1,9 +1,9 @@
-"""Faults that remember (caches with too short a key, buffers that are used again, calls that are counted); that write
-to inputs, or read memory in the wrong layout; and sums whose order depends on more than the row.
+"""Faults of state: they remember, write into their inputs, or read memory in the wrong layout; and
+sums whose order depends on more than the row.
 
-Each `make` returns a function with a memory of its own, so loading a fault anew resets it, and all is deterministic.
-Sums in another order are right within rounding, but the bits change with the batch, with chunks or with padding: each
-such fault claims that they do not.
+Each `make` returns a function with a memory of its own, so a fault that is loaded anew begins
+anew, and all is deterministic. Sums in another order are right within rounding, but their bits
+change with the batch, with chunks or with padding: each such fault claims that they do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attnspec.problems.problem import Array
 
 
 def _signature(call: HandedOver) -> Hashable:
-    """What a compiled graph is keyed by: shapes and dtypes, not contents."""
+    """What a compiled graph is chosen by: shapes and dtypes, not contents."""
     arrays = (call.query, call.key, call.value, call.mask, call.bias)
     shapes = (None if array is None else (array.shape, str(array.dtype)) for array in arrays)
     return (*shapes, call.causal, call.return_weights)
@@ -31,13 +31,13 @@ def _signature(call: HandedOver) -> Hashable:
 
 @dataclass(slots=True)
 class Remembered:
-    """Answers, or one argument of a call, remembered by shape: the first one of each shape is used for all."""
+    """Remembers an answer, or an argument, by its shape, and uses the first one for all."""
 
     argument: str = ""
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
     def __call__(self, call: HandedOver) -> Answer:
-        """The answer to this call, with what is remembered in the place of what was given."""
+        """The answer to this call, with what is remembered in place of the argument."""
         if not self.argument:
             return self._answer(call)
         given = getattr(call, self.argument)
@@ -56,7 +56,7 @@ class Remembered:
 
 @dataclass(slots=True)
 class AtSomeCalls:
-    """Something happens at some calls only: `change` sees the sound answer and the number of the call, from 1."""
+    """Changes the output at some calls; `change` is handed it and the call's number, from 1."""
 
     change: Callable[[Array, int], Array]
     count: int = 0
@@ -69,7 +69,7 @@ class AtSomeCalls:
 
 @dataclass(slots=True)
 class Buffered:
-    """One output buffer for each shape, handed out again and again: the next call overwrites what was returned."""
+    """Returns one buffer for each shape, so that the next call overwrites what was returned."""
 
     kept: dict[Hashable, Array] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Buffered:
 
 @dataclass(slots=True)
 class Accumulating:
-    """The buffer is added to and never cleared."""
+    """Adds each output to a buffer that is never cleared."""
 
     kept: dict[Hashable, Array] = field(default_factory=dict)
 
@@ -103,16 +103,16 @@ class Accumulating:
 
 @dataclass(slots=True)
 class TriangleCache:
-    """The causal mask is made once for each T, with the S of that day; later the last S columns are taken."""
+    """Makes the causal mask once for each T; later calls take its last S columns."""
 
     kept: dict[int, Array] = field(default_factory=dict)
 
     def __call__(self, call: HandedOver) -> Answer:
-        """The answer with a triangle from the cache, cut or filled up on the left."""
+        """The answer under a triangle from the cache."""
         return attention(call, Stages(past=self._past))
 
     def _past(self, work: PreparedCall) -> Array:
-        """What the causal flag allows, (T,S): the cached triangle, cut or filled up with True on the left."""
+        """The cached triangle, (T,S), cut or filled up with True on the left."""
         _, _, T, S = work.shape
         if not work.causal:
             return sound.past(work)
@@ -122,7 +122,7 @@ class TriangleCache:
 
 @dataclass(slots=True)
 class Randomised:
-    """Dropout whose generator runs on from call to call."""
+    """Drops weights by a generator that runs on from call to call."""
 
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
@@ -137,7 +137,7 @@ class Randomised:
 
 @dataclass(slots=True)
 class LastShape:
-    """Rows beyond the first one come from the previous call if that had the same shape (a slot overwritten late)."""
+    """Takes the last row from the call before, if it had the same shape."""
 
     before: Array | None = None
 
@@ -156,7 +156,7 @@ def _remembering(make: Callable[[], Callable[[HandedOver], Answer]]) -> Callable
 
 
 def _every(period: int) -> Callable[[Array, int], Array]:
-    """A change of the output (B,H,T,Dv) to zeros at every `period`-th call."""
+    """A change that turns the output (B,H,T,Dv) into zeros at every `period`-th call."""
     return lambda output, number: np.zeros_like(output) if number % period == 0 else output
 
 
@@ -212,25 +212,23 @@ def whole(work: PreparedCall) -> Sequence[int]:
 
 
 def own_maximum(logits: Array) -> Array:
-    """(B,H,T,S) -> (B,H,T,1): the largest of the row."""
+    """The largest logit of each row: (B,H,T,S) -> (B,H,T,1)."""
     return logits.max(axis=-1, keepdims=True, initial=-np.inf)
 
 
 def in_parts(parts: Parts, *, shift: Shift = own_maximum) -> Callable[[], Attend]:
-    """A maker of attentions that add up as `sum_by_parts` does."""
+    """A maker of attentions that add up the keys as `sum_by_parts` does."""
     return around(lambda call: sum_by_parts(call, parts, shift))
 
 
 def sum_by_parts(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
-    """The answer to a call, keys added up one by one, part by part. What a part adds to the output is rounded to the
-    dtype of the inputs, as it is where parts are computed apart and merged.
-    """
+    """The answer, keys summed one by one, part by part; each part's sum is rounded as the inputs."""
     return attention(call, _stages(parts, shift, call.query.dtype))
 
 
 def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S), and sinks behind them, -> weights."""
+        """Weights of logits (B,H,T,S), sinks behind them."""
         top = shift(logits)
         grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
         spans = list(_spans(parts(work)))
@@ -247,14 +245,12 @@ def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
 
 
 def _spans(ends: Sequence[int]) -> Iterator[range]:
-    """The keys of each part."""
+    """The keys of each part, given the parts' ends."""
     return (range(*span) for span in pairwise((0, *ends)))
 
 
 def _logits(work: PreparedCall, factor: float) -> Array:
-    """Dot products times the scale, (B,H,T,S), feature by feature: a matrix product adds up in an order that hangs on
-    all sizes.
-    """
+    """Scaled dots (B,H,T,S), summed feature by feature: a matrix product's order depends on sizes."""
     dots = np.zeros(work.shape, work.query.dtype)
     for at in range(work.query.shape[-1]):
         dots = dots + work.query[..., at, None] * work.key[:, :, None, :, at]
@@ -262,7 +258,7 @@ def _logits(work: PreparedCall, factor: float) -> Array:
 
 
 def _sum(grown: Array, keys: range) -> Array:
-    """Of (B,H,T,S) the sum over these keys, one after the other, (B,H,T,1)."""
+    """The sum of (B,H,T,S) over these keys, one after the other, (B,H,T,1)."""
     total = np.zeros_like(grown[..., :1])
     for at in keys:
         total = total + grown[..., at, None]
@@ -270,7 +266,7 @@ def _sum(grown: Array, keys: range) -> Array:
 
 
 def _mix_in_order(weights: Array, work: PreparedCall, keys: range) -> Array:
-    """What these keys add to the output, (B,H,T,Dv), one after the other. What is hidden adds nothing, not even NaN."""
+    """What these keys add to the output, (B,H,T,Dv), in turn; hidden ones add 0, even if NaN."""
     total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
     for at in keys:
         added = weights[..., at, None] * work.value[:, :, None, at]
@@ -279,7 +275,7 @@ def _mix_in_order(weights: Array, work: PreparedCall, keys: range) -> Array:
 
 
 def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
-    """So many parts, as equal as may be."""
+    """So many parts, as equal as possible."""
     def parts(work: PreparedCall) -> Sequence[int]:
         """The ends."""
         S, many = work.shape[3], count(work)
@@ -288,7 +284,7 @@ def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
 
 
 def _of_tile(logits: Array) -> Array:
-    """(B,H,T,S) -> (B,H,T,1): the largest of sixteen rows, which share a tile."""
+    """The largest logit of the sixteen rows that share a tile: (B,H,T,S) -> (B,H,T,1)."""
     own = own_maximum(logits)
     tiles = [np.broadcast_to(own[:, :, at:at + _TILE].max(axis=2, keepdims=True), own[:, :, at:at + _TILE].shape)
              for at in range(0, own.shape[2], _TILE)]
@@ -296,19 +292,19 @@ def _of_tile(logits: Array) -> Array:
 
 
 def _of_batch(logits: Array) -> Array:
-    """(B,H,T,S) -> (B,H,T,1): the largest of the same row in all batch entries."""
+    """The largest logit of the same row in all batch entries: (B,H,T,S) -> (B,H,T,1)."""
     own = own_maximum(logits)
     return np.broadcast_to(own.max(axis=0, keepdims=True, initial=-np.inf), own.shape)
 
 
 def _of_first(logits: Array) -> Array:
-    """(B,H,T,S) -> (B,H,T,1): the largest of the row or of the same row of the first batch entry."""
+    """The largest logit of the row, here or in the first batch entry: (B,H,T,S) -> (B,H,T,1)."""
     own = own_maximum(logits)
     return np.maximum(own, own[:1])
 
 
 def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: str = Stage.BLOCKS) -> Fault:
-    """One that claims what it breaks."""
+    """A fault that claims to be invariant, and is not."""
     return Fault(f"invariance_{name}", stage, story, reach, make, link=_BLOG, claims=CLAIMS)
 
 
@@ -334,14 +330,14 @@ _LAYOUT = "that is not contiguous"
 
 
 def _scales_query(call: HandedOver) -> Answer:
-    """Query *= scale, in place."""
+    """The query is multiplied by the scale in place."""
     factor = sound.scale(sound.take(call))
     call.query[...] = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
     return attention(call.but(scale=1.0))
 
 
 def _restores_query(call: HandedOver) -> Answer:
-    """The query is scaled in place and scaled back: bits are lost where the scale is no power of two."""
+    """The query is scaled in place and back: bits are lost if the scale is no power of two."""
     answer = attention(call)
     factor = sound.scale(sound.take(call)) or 1.0
     scaled = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
@@ -350,7 +346,7 @@ def _restores_query(call: HandedOver) -> Answer:
 
 
 def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedOver], Answer]:
-    """The answer is right; one input, such as key (B,Hkv,S,D), holds something else afterwards."""
+    """The answer is right; one input, such as key (B,Hkv,S,D), is overwritten."""
     def answer(call: HandedOver) -> Answer:
         right = attention(call)
         array = getattr(call, name)
@@ -361,7 +357,7 @@ def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedO
 
 
 def _hidden_zeroed(call: HandedOver) -> Array:
-    """Values (B,Hkv,S,Dv); where Hkv = H, those that no query of the head may see are cleared."""
+    """Values (B,Hkv,S,Dv), with 0 where the mask hides a key from all queries, if Hkv = H."""
     if call.mask is None or call.value.shape[1] != call.query.shape[1]:
         return call.value
     shape = (*call.query.shape[:3], call.key.shape[2])
@@ -370,7 +366,7 @@ def _hidden_zeroed(call: HandedOver) -> Array:
 
 
 def _bias_with_triangle(call: HandedOver) -> Array:
-    """The caller's bias (…,T,S) with the causal triangle written into it."""
+    """The caller's bias (…,T,S), with the causal triangle written into it."""
     assert call.bias is not None
     T, S = call.bias.shape[-2:]
     return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
@@ -384,7 +380,7 @@ def _mask_with_triangle(call: HandedOver) -> Array:
 
 
 def _value_returned(call: HandedOver) -> Answer:
-    """With one visible key and equal shapes the value itself is returned, not a copy."""
+    """For a single visible key and equal shapes, the value itself is returned, not a copy."""
     return change_output(attention(call), lambda output: call.value if np.array_equal(output, call.value) else output)
 
 
@@ -400,7 +396,7 @@ def _into_query(call: HandedOver) -> Answer:
 
 
 def misread(array: Array) -> Array:
-    """An input, such as (B,Hkv,S,D), read on from its lowest address as if contiguous, never beyond its last entry."""
+    """An input, such as (B,Hkv,S,D), read from its lowest address on as if it were contiguous."""
     if array.flags.c_contiguous:
         return array
     upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
@@ -410,12 +406,12 @@ def misread(array: Array) -> Array:
 
 
 def _last_axis_misread(array: Array) -> Array:
-    """An input, such as (B,Hkv,S,D): all strides are honoured but the last, which is taken to be one entry."""
+    """An input, such as (B,Hkv,S,D), whose last stride is taken to be one entry."""
     return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else misread(array)
 
 
 def _misreading(*names: str, read: Callable[[Array], Array] = misread) -> Callable[[HandedOver], Answer]:
-    """Attention that misreads the inputs of these names, such as query (B,H,T,D), with `read`."""
+    """Attention that misreads the inputs of these names, such as query (B,H,T,D)."""
     def answer(call: HandedOver) -> Answer:
         given = {name: getattr(call, name) for name in names}
         return attention(call.but(**{name: read(array) for name, array in given.items() if array is not None}))

@@ -1,7 +1,8 @@
-"""Faults and sound formulations as subjects: `fault/NAME`, `sound/NAME`; the same mistakes in another arithmetic.
+"""Faults and sound formulations as subjects, `fault/NAME` and `sound/NAME`; and doubles of faults.
 
-A fault compared with itself agrees bit for bit, which proves nothing of a diagnosis. Its double makes the mistake of
-the same stages and computes every sound stage otherwise: what someone else's code with this bug would answer.
+A fault that is compared with itself agrees bit for bit, which proves nothing of a diagnosis. Its
+double has the mistake in the same stages and computes every sound stage in another arithmetic, as
+someone else's code with this bug would.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from attnspec.faults.precision import round_through
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sound import EVERY as FORMULATIONS
-from attnspec.faults.sound import EVERY as FORWARD
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.staged import SOUND as SOUND_STAGES
 from attnspec.faults.staged import Attend, Stages, computing
@@ -46,9 +46,10 @@ from attnspec.subjects.subject import Subject
 class SoundArithmetic(enum.Enum):
     """How a double computes what is sound.
 
-    REORDERED: the query is scaled beforehand, sums run from the last term to the first, 2^x serves for the exponential
-    and a reciprocal for the division; as wide as the fault.  WIDE: in float64.  STORED: logits and weights are rounded
-    to the dtype of the inputs, as eager code does (grade G3); half dtypes only, elsewhere there is nothing to round.
+    REORDERED: the query is scaled beforehand, sums run from the last term to the first, 2^x serves
+    for the exponential and a reciprocal for the division.  WIDE: in float64.  STORED: logits and
+    weights are rounded to the dtype of the inputs, as eager code does (grade G3); for half dtypes
+    alone.
     """
 
     REORDERED = "reordered"
@@ -57,13 +58,13 @@ class SoundArithmetic(enum.Enum):
 
 
 def _prescaled_logits(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of a query that is scaled beforehand, summed from the last feature to the first."""
+    """Logits (B,H,T,S) of a query scaled beforehand, summed from the last feature to the first."""
     query = work.query * work.query.dtype.type(factor)
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
 
 
 def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) as powers of two, summed from the last key, times the reciprocal of the sum."""
+    """Weights (B,H,T,S) by powers of 2 and a reciprocal, summed from the last key to the first."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     lowered = logits - np.where(np.isneginf(top), 0, top)
     grown = np.exp2(lowered * logits.dtype.type(np.log2(np.e)))
@@ -72,7 +73,7 @@ def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:
 
 
 def _from_the_last(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), keys taken from the last to the first."""
+    """The output (B,H,T,Dv), summed from the last key to the first."""
     turned = work.but(value=work.value[:, :, ::-1], visible=work.visible[..., ::-1])  # mix looks at both
     return sound.mix(weights[..., ::-1], turned)
 
@@ -80,16 +81,17 @@ def _from_the_last(weights: Array, work: PreparedCall) -> Array:
 def _in_float64(call: HandedOver) -> PreparedCall:
     work = sound.take(call)
     query, key, value = (array.astype(np.float64) for array in (work.query, work.key, work.value))
-    return work.but(query=query, key=key, value=value, bias=None if work.bias is None else work.bias.astype(np.float64))
+    bias = None if work.bias is None else work.bias.astype(np.float64)
+    return work.but(query=query, key=key, value=value, bias=bias)
 
 
 def _storing_stages(io: np.dtype[Any]) -> Stages:
     def logits(work: PreparedCall, factor: float) -> Array:
-        """Logits (B,H,T,S) rounded to `io` before the scale and after it."""
+        """Logits (B,H,T,S), rounded to `io` before and after the scale."""
         return round_through(round_through(sound.logits(work, 1.0), io) * np.float32(factor), io)
 
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) rounded to `io`."""
+        """Weights (B,H,T,S), rounded to `io`."""
         return round_through(sound.softmax(logits, work), io)
 
     return replace(SOUND_STAGES, logits=logits, softmax=softmax)
@@ -107,22 +109,24 @@ def _stages(arithmetic: SoundArithmetic, io: np.dtype[Any]) -> Stages:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Monte Carlo arithmetic (Parker 1997): every sound stage off by random relative errors of a class's roundings.
+    """Monte Carlo arithmetic (Parker 1997): each sound stage has random relative errors of a
+    class's roundings.
 
-    How far that moves an answer is how far the rounding of that class may move it, be the answer right or wrong.
+    It moves an answer as far as rounding of that class may move it, whether the answer is right or
+    wrong.
     """
 
     precision: Precision
     seed: int
 
     def stages(self) -> Stages:
-        """Freshly seeded: the same noise for the same calls in the same order."""
+        """The stages with noise, seeded anew: the same noise for the same calls in the same order."""
         random, r = np.random.default_rng(self.seed), roundings(self.precision)
         of_logits = r.prescale + r.scale + r.biased_logits + r.argument + r.accumulate
         of_weights, of_output = r.weights + r.exp + 2 * r.softmax, r.output + r.accumulate
 
         def off(array: Array, relative: float) -> Array:
-            """Logits or weights (B,H,T,S), or output (B,H,T,Dv), each entry off by up to `relative`."""
+            """Logits, weights (B,H,T,S), or output (B,H,T,Dv), each entry off by up to `relative`."""
             return (array * (1 + relative * random.uniform(-1, 1, array.shape))).astype(array.dtype)
 
         return replace(
@@ -132,14 +136,14 @@ class Noise:
 
 
 def noisy(subject: Subject, noise: Noise) -> Subject:
-    """The subject with noise in every stage that is sound."""
+    """The subject with noise in every sound stage."""
     stages = noise.stages()
     return replace(subject, callee=_compute_in(subject.callee, lambda _: stages),
                    variants={key: noisy(variant, noise) for key, variant in subject.variants.items()})
 
 
 def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
-    """The double of a fault; one that stores its intermediate results declares that it does."""
+    """The double of a fault; one that stores intermediate results declares so."""
     declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is SoundArithmetic.STORED:
@@ -154,7 +158,7 @@ def _compute_in(callee: Callee, stages: Callable[[np.dtype[Any]], Stages]) -> In
     function = callee.function
 
     def compute(query: Array, *others: Array, **keywords: object) -> object:
-        """The answer to query (B,H,T,D), of a layer (B,T,M), while sound stages are computed by `stages`."""
+        """The answer to query (B,H,T,D), in a layer (B,T,M), with sound stages by `stages`."""
         with computing(stages(query.dtype)):
             return function(query, *others, **keywords)
     return InProcess(compute, backward=callee.backward)
@@ -165,19 +169,19 @@ _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage=""
 
 
 def own_ids(seed: str = "") -> tuple[str, ...]:
-    """Every fault and every sound formulation. seed: instead, all families of sizes as this seed draws them."""
+    """The ids of all faults and sound formulations; with a seed, of all families as it draws them."""
     if seed:
         return tuple(f"{FAULT}{name}{SEEDED}{seed}" for name in FAMILIES)
     return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in (*FORMULATIONS, *SOUND_BACKWARD)))
 
 
 def own_subject(target: str) -> Subject:
-    """The fault or the sound formulation that `fault/NAME` or `sound/NAME` names. Raises TargetError."""
+    """The subject of this name, `fault/NAME` or `sound/NAME`. Raises TargetError."""
     return fault_subject(target) if is_fault(target) else sound_subject(target)
 
 
 def fault_subject(target: str) -> Subject:
-    """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
+    """The fault as a subject. Raises TargetError, with the nearest name, if there is none."""
     fault = fault_named(target.removeprefix(FAULT))
     place = FileLocation(f"faults/{fault.stage}")
     backward = fault.backward() if fault.backward else None
@@ -192,18 +196,18 @@ def fault_subject(target: str) -> Subject:
 
 
 def _in_form(subject: Subject, wrong: WrongForm) -> Subject:
-    """The form of a fault's function in which it is wrong."""
+    """The subject in the form in which the fault is wrong."""
     backward = wrong.backward() if wrong.backward else None
     return replace(subject, id=f"{subject.id} ({wrong.form})", callee=InProcess(wrong.make(), backward=backward))
 
 
 def sound_subject(target: str) -> Subject:
-    """The sound formulation as a subject. Raises TargetError, with the nearest name, where there is none."""
+    """The sound formulation as a subject. Raises TargetError with the nearest name."""
     if (name := target.removeprefix(SOUND)) in SOUND_BACKWARD:
         return _with_backward(target, SOUND_BACKWARD[name])
     sound = sound_named(name)
-    declaration, backward = declaration_of_sound(sound), sound.backward() if sound.backward else None
-    return Subject(target, sound.meaning, InProcess(sound.function, backward=backward), declaration,
+    backward = sound.backward() if sound.backward else None
+    return Subject(target, sound.meaning, InProcess(sound.function, backward=backward), declaration_of_sound(sound),
                    FileLocation("faults/sound.py"), _LIBRARY, backward=_BACKWARD if backward else None)
 
 
@@ -219,9 +223,10 @@ def _with_backward(target: str, sound: SoundBackward) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class SoundBackward:
-    """A correct attention with its backward pass. forward: the formulation of the forward pass, whose grade it has.
+    """A correct attention with its backward pass.
 
-    declared: what the class of the backward pass is otherwise than the grade says, with the reason.
+    forward: the formulation of the forward pass, whose grade both have.  declared: where the class
+    of the backward pass differs from the grade, with the reason.
     """
 
     name: str
@@ -233,26 +238,26 @@ class SoundBackward:
     @property
     def grade(self) -> str:
         """The grade of both passes in half dtypes."""
-        return FORWARD[self.forward].grade
+        return FORMULATIONS[self.forward].grade
 
     @property
     def function(self) -> Attend:
         """A freshly made forward pass."""
-        return FORWARD[self.forward].make()
+        return FORMULATIONS[self.forward].make()
 
     @property
-    def backward(self) -> Callable[..., object]:
+    def backward(self) -> AttendBackward:
         """The backward pass."""
-        made: AttendBackward = as_backward(self.way)
-        return made
+        return as_backward(self.way)
 
 
 def declaration_of_pair(sound: SoundBackward) -> Declaration:
-    """That of the forward pass, with gradients, the keywords of caches left out."""
-    base = declaration_of_sound(FORWARD[sound.forward])
+    """The declaration of the forward pass, with gradients and without the keywords of caches."""
+    base = declaration_of_sound(FORMULATIONS[sound.forward])
     keywords = frozenset(name for name in base.keywords if KEYWORDS[name].pool != CACHES_POOL) | {GRAD}
     backward = dict.fromkeys(DType, sound.declared) if sound.declared else {}
-    claims = tuple(dict.fromkeys(KEYWORDS[name].profile for name in keywords if KEYWORDS[name].profile in base.claims))
+    profiles = dict.fromkeys(KEYWORDS[name].profile for name in keywords)
+    claims = tuple(profile for profile in profiles if profile in base.claims)
     return replace(base, keywords=keywords, backward_precision=backward, claims=(*claims, KEYWORDS[GRAD].profile))
 
 

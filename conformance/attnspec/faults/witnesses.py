@@ -1,6 +1,6 @@
-"""Which faults there are, which clauses each is put to, and what is declared of one, or of any other target.
+"""Lists all faults, the clauses that each is put to, and what is declared of a target.
 
-Every command loads it: NumPy comes when it is asked, and no code of a subject.
+Every command loads it, so it imports NumPy only when it is asked, and no code of a subject.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from attnspec.subjects.manifest import Registered
 
 
 def all_faults(law: Spec, found: Refutations) -> tuple[str, ...]:
-    """Every fault that a clause names or convicts, and every family of sizes, by the alphabet."""
+    """Every fault that a clause names or convicts, and every family of sizes, sorted."""
     from attnspec.faults.sizes.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
 
     return tuple(sorted({*known_faults(law, found), *FAMILIES}))
 
 
 def clauses_for(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
-    """The clauses that a fault is put to unless others are asked for, in the order of the law.
+    """The clauses that a fault is put to by default, in the order of the spec.
 
-    A family of sizes says so itself, whatever its seed: a few cases at a few sizes would not tell which convict it.
+    A family of sizes names them itself, whatever its seed: a few cases at a few sizes would not
+    tell which clauses convict it.
     """
     from attnspec.faults.sizes.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
 
@@ -35,7 +36,7 @@ def clauses_for(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
 
 
 def declaration_of_target(target: str, known: Mapping[str, Registered]) -> Declaration:
-    """Of a fault or a sound formulation its own, of a registered subject its manifest's; of a bare function nothing."""
+    """The declaration of a target; one that declares nothing for a bare function."""
     if is_own(target):
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
 

@@ -247,22 +247,25 @@ def _largest_output(problem: AnyProblem) -> float:
     return largest
 
 
+def _questions_of_aspects(table: str) -> tuple[Question, ...]:
+    """The questions that the aspects have in their tables of this name."""
+    return tuple(question for part in load_parts("words")
+                 for question in getattr(part, table, ()))
+
+
 PLAIN_QUESTIONS: tuple[Question, ...] = (
     numbers.DETERMINISM_QUESTION, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS,
     *numbers.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS,
-    *inputs.CAUSAL_QUESTIONS,
-    *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
-    *inputs.MASK_QUESTIONS[:1])
-ROTARY_QUESTIONS: tuple[Question, ...] = tuple(
-    question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
+    *_questions_of_aspects("QUESTIONS"), inputs.MASK_POLARITY)
+ROTARY_QUESTIONS = _questions_of_aspects("ROTARY_QUESTIONS")
 """Those that are put to rotary embeddings alone."""
 MASKED_QUESTIONS: tuple[Question, ...] = (
-    *inputs.MASK_QUESTIONS[1:], *inputs.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS,
+    *_questions_of_aspects("MASKED_QUESTIONS"), *numbers.PURITY_QUESTIONS,
     *numbers.BIT_QUESTIONS,
     *numbers.GRADIENT_QUESTIONS)
-RISKY_QUESTIONS: tuple[Question, ...] = (*inputs.SWAPPED_QUESTIONS, *inputs.SIZE_QUESTIONS,
-                                         *inputs.MISMATCH_QUESTIONS)
+RISKY_QUESTIONS: tuple[Question, ...] = (
+    *_questions_of_aspects("RISKY_QUESTIONS"), *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before
 is kept.
 """

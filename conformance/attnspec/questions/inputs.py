@@ -1,20 +1,17 @@
-"""Questions about inputs: what a query sees, heads and widths, axes of length zero, and what does
-not belong together.
+"""Questions about inputs: heads and widths, axes of length zero, and what does not belong together;
+and how problems are made of which keys are hidden, for questions about masks (`aspects/masks`).
 
-What a query sees: causal flag, masks and biases, rows that see nothing, hidden keys and values.
 Where lengths, widths, batches or masks do not match there is no right answer, so a function should
 refuse them. One that answers has ignored a part, or has read beyond the end of an array.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration
 from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import InputForm
@@ -35,22 +32,10 @@ from attnspec.questions.asker import (
     even_weights,
     is_close,
     name_candidate,
-    no_claim,
     promised_answer,
     show_numbers,
     softmax_rows,
 )
-
-_SQUARE_PATTERNS = {"past": np.tri(4, dtype=bool), "strict_past": np.tri(4, k=-1, dtype=bool),
-                    "future": np.tri(4, dtype=bool).T, "everything": np.ones((4, 4), bool)}
-
-
-def _ask_causal_square(asker: Asker) -> Reply:
-    """The first row of a strict past sees nothing, so it is left out."""
-    seen = asker.ask_output(asker.make_even(4, 4).but(causal=True))
-    return name_candidate(seen[:, :, 1:, :4],
-                          {name: even_weights(visible)[1:]
-                           for name, visible in _SQUARE_PATTERNS.items()})
 
 
 def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
@@ -76,43 +61,22 @@ def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
     return next((name for name, visible in bands.items() if fits(visible)), OTHER)
 
 
-_ALIGNMENT_ANSWERS = {"top_left": "query i sees keys 0 … i",
-                      "bottom_right": "query i sees keys 0 … i + S - T",
-                      "everything": "the flag is ignored", **FAILURES}
-
-CAUSAL_QUESTIONS = (
-    Question("causal.square", "Which keys does query i see under the causal flag, where T = S?", {
-        "past": "keys 0 … i", "strict_past": "keys 0 … i - 1", "future": "keys i … S - 1",
-        "everything": "all keys: the flag is ignored", **FAILURES}, _ask_causal_square,
-        promised_answer("past")),
-    Question("causal_alignment.longer_keys",
-             "Along which diagonal does the causal mask lie if T < S?", _ALIGNMENT_ANSWERS,
-             partial(ask_alignment, T=2, S=5), declared_convention("causal_alignment")),
-    Question("causal_alignment.longer_queries",
-             "Along which diagonal does the causal mask lie if T > S?", _ALIGNMENT_ANSWERS,
-             partial(ask_alignment, T=5, S=2), declared_convention("causal_alignment")),
-)
-
-
 _MASK_PATTERN = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
-_MASK_BESIDE_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
-_FLOAT_MASK = np.array([np.roll([0.0, -1.0, -64.0, -64.0], row) for row in range(4)])
-_BIAS_PATTERN = np.array([np.roll([0.0, 2.0, 0.0, 0.0], row) for row in range(4)])
-_UNMASKED_WEIGHTS = np.full((4, 4), 0.25)
+MASK_BESIDE_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
+UNMASKED_WEIGHTS = np.full((4, 4), 0.25)
 
 
-def _ask_weights(asker: Asker, problem: Problem) -> Array:
+def ask_weights(asker: Asker, problem: Problem) -> Array:
     """(B,H,T,S), of four keys: the weights in effect, where the values are the identity."""
     return asker.ask_output(problem)[..., :4]
 
 
 def _ask_polarity(asker: Asker) -> Reply:
     problem, mask = asker.make_even(4, 4), asker.fit_rows(_MASK_PATTERN)
-    seen = _ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
-    return name_candidate(seen,
-                          {"keep": even_weights(mask), "drop": even_weights(~mask),
-                           "added": softmax_rows(mask * 1.0),
-                                 "after_softmax": mask / 4, "ignored": _UNMASKED_WEIGHTS})
+    seen = ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
+    return name_candidate(seen, {
+        "keep": even_weights(mask), "drop": even_weights(~mask), "added": softmax_rows(mask * 1.0),
+        "after_softmax": mask / 4, "ignored": UNMASKED_WEIGHTS})
 
 
 def mask_drops(asker: Asker) -> bool:
@@ -125,61 +89,17 @@ def mask_drops(asker: Asker) -> bool:
         return False
 
 
-def _ask_float_mask(asker: Asker) -> Reply:
-    if asker.subject.declaration.limits.bias_is_mask:
-        raise NotAsked("its adapter turns every mask into a bias")
-    problem, floats = asker.make_even(4, 4), asker.fit_rows(_FLOAT_MASK)
-    seen = _ask_weights(asker, problem.but(mask=asker.as_bias(floats, problem)))
-    return name_candidate(seen, {"added": softmax_rows(floats), **_truth_candidates(floats != 0)})
-
-
-def _ask_boolean_bias(asker: Asker) -> Reply:
-    problem = asker.make_even(4, 4)
-    seen = _ask_weights(asker, problem.but(bias=asker.spread_over_heads(_MASK_PATTERN, problem)))
-    return name_candidate(seen,
-                          {"added": softmax_rows(_MASK_PATTERN * 1.0),
-                           **_truth_candidates(_MASK_PATTERN)})
-
-
-def _ask_bias_form(asker: Asker) -> Reply:
-    problem = asker.make_even(4, 4)
-    seen = _ask_weights(asker, problem.but(bias=asker.as_bias(_BIAS_PATTERN, problem)))
-    scaled = _BIAS_PATTERN / np.sqrt(asker.subject.scale_width(problem))
-    return name_candidate(seen,
-                          {"added": softmax_rows(_BIAS_PATTERN),
-                           "added_before_scaling": softmax_rows(scaled),
-                                 "subtracted": softmax_rows(-_BIAS_PATTERN),
-                                 **_truth_candidates(_BIAS_PATTERN != 0)})
-
-
-def _truth_candidates(truth: Array) -> dict[str, Array]:
-    """The weights (T,S) where an array (T,S) is taken for its truth, one way round or the other,
-    or is ignored.
-    """
-    return {"truth": even_weights(truth), "truth_dropped": even_weights(~truth),
-            "ignored": _UNMASKED_WEIGHTS}
-
-
-def ask_mask_with_causal(asker: Asker, pattern: Array = _MASK_BESIDE_CAUSAL) -> Reply:
+def ask_mask_with_causal(asker: Asker, pattern: Array = MASK_BESIDE_CAUSAL) -> Reply:
     """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more;
     its first row for all, where queries share one mask.
     """
     shape = asker.fit_lengths(*pattern.shape)
     problem = asker.make_even(*shape)
     mask = asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
-    return _ask_with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
+    return ask_with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
-def _ask_bias_with_causal(asker: Asker) -> Reply:
-    problem = asker.make_even(4, 4)
-    return _ask_with_causal(asker, _add_hiding_bias(asker, problem), _MASK_BESIDE_CAUSAL)
-
-
-def _add_hiding_bias(asker: Asker, problem: Problem) -> Problem:
-    return problem.but(bias=asker.as_bias(np.where(_MASK_BESIDE_CAUSAL, 0.0, -np.inf), problem))
-
-
-def _ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
+def ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
     T, S = mask.shape
     seen = asker.ask_output(problem.but(causal=True))[..., :S]
@@ -197,39 +117,14 @@ def _ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
-_TRUTH_ANSWERS = {"truth": "keys whose entry is not zero are attended to",
-                  "truth_dropped": "keys whose entry is not zero are masked",
-                  "ignored": "nothing: it is ignored", **FAILURES}
-_TOGETHER_ANSWERS = {**{name: CONVENTIONS["mask_with_causal"].answers[name]
-                        for name in ("both", "mask", "causal")},
-                     "neither": "both are ignored", **FAILURES}
-
-MASK_QUESTIONS = (
-    Question("mask.polarity", "What does True in a boolean mask mean?", {
+MASK_POLARITY = Question(
+    "mask.polarity", "What does True in a boolean mask mean?", {
         "keep": "the query may attend to the key", "drop": "the key is masked",
         "added": "1 is added to the logit",
         "after_softmax": "masked weights become zero after the softmax, and the others are not "
                          "normalised again",
-        "ignored": "nothing: the mask is ignored", **FAILURES}, _ask_polarity,
-        promised_answer("keep")),
-    Question("bias.form", "What happens to a bias?", {
-        "added": "it is added to the scaled logits",
-        "added_before_scaling": "it is added before the logits are scaled",
-        "subtracted": "it is subtracted from the scaled logits", **_TRUTH_ANSWERS}, _ask_bias_form,
-        promised_answer("added")),
-    Question("mask_with_causal", "What do a mask and the causal flag do together?",
-             _TOGETHER_ANSWERS, ask_mask_with_causal, declared_convention("mask_with_causal")),
-    Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?",
-             _TOGETHER_ANSWERS, _ask_bias_with_causal, declared_convention("mask_with_causal")),
-)
-SWAPPED_QUESTIONS = (
-    Question("mask.float", "What does a float array mean that is passed as `mask`?",
-             {"added": "it is added to the logits", **_TRUTH_ANSWERS}, _ask_float_mask),
-    Question("bias.boolean", "What does a boolean array mean that is passed as `bias`?",
-             {"added": "it is added to the logits, True as 1", **_TRUTH_ANSWERS},
-             _ask_boolean_bias),
-)
-"""What the contract does not allow, and callers do. Asked late: native code may die of it."""
+        "ignored": "nothing: the mask is ignored", **FAILURES},
+    _ask_polarity, promised_answer("keep"))
 
 
 HIDDEN_ROW = 1
@@ -272,78 +167,6 @@ def ask_hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -
     seen = asker.ask_output(hide_row(asker, problem, form))[:, :, row, :4]
     candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
     return name_candidate(seen * (problem.sizes.S / 4), {**candidates, **others})
-
-
-def _ask_row_without_keys(asker: Asker, form: str) -> Reply:
-    """Keys do not weigh alike, so that what looks uniform is not what nobody has masked."""
-    problem, others = asker.make_sloped(4, 4), {}
-    with contextlib.suppress(NotAsked, Failed):
-        others["unmasked"] = asker.ask_output(problem)[:, :, HIDDEN_ROW, :4]
-    return ask_hidden_row(asker, form, problem, **others)
-
-
-def _ask_row_under_causal(asker: Asker) -> Reply:
-    """Only where the last query sees all keys and there are more queries than keys are there rows
-    that see none.
-    """
-    if ask_alignment(asker, 5, 2).answer != "bottom_right":
-        raise NotAsked("every query sees a key")
-    seen = asker.ask_output(asker.make_sloped(5, 2).but(causal=True))[:, :, :3, :2]
-    return name_candidate(seen,
-                          {"zeros": np.zeros(2), "uniform": np.full(2, 0.5),
-                           "nan": np.full(2, np.nan)})
-
-
-_POISONS = {"nan": np.nan, "inf": np.inf}
-
-
-def _ask_poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
-    """The last row is not looked at: a layer that attends to its own input has the poison in its
-    query, too.
-    """
-    hidden = hide_last_key(asker, asker.make_sloped(4, 4), form)
-    right = asker.ask_output(hidden)[:, :, :3, :4]
-    array = getattr(hidden, place).copy()
-    array[:, :, -1, 0] = _POISONS[content]
-    seen = asker.ask_output(hidden.but(**{place: array}))[:, :, :3, :4]
-    return Reply(_name_damage(seen, right), show_numbers(seen))
-
-
-def _name_damage(seen: Array, right: Array) -> str:
-    """What poison did to an output of any shape, compared with the one without."""
-    if is_close(seen, right):
-        return "harmless"
-    if np.isnan(seen).any():
-        return "nan"
-    return "infinite" if np.isinf(seen).any() else "changed"
-
-
-_CAUSAL_ROW_ANSWERS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items()
-                          if name != "undefined"}, **FAILURES}
-_ROW_ANSWERS = {**_CAUSAL_ROW_ANSWERS, "unmasked": "as if no key were masked"}
-_ROW_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf",
-              "finfo_min": "a bias of the most negative number"}
-_KEY_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
-_DAMAGE_ANSWERS = {"harmless": "nothing", "nan": "it becomes NaN",
-                   "infinite": "it becomes infinite",
-                   "changed": "it changes to other numbers", **FAILURES}
-
-HIDDEN_QUESTIONS = (
-    *(Question(f"hidden_row.{form}",
-               f"What is the output of a query if {text} masks all its keys?", _ROW_ANSWERS,
-               partial(_ask_row_without_keys, form=form),
-               no_claim if form == "finfo_min" else declared_convention("hidden_row", form))
-      for form, text in _ROW_FORMS.items()),
-    Question("hidden_row.causal",
-             "What is the output of a query that sees no key because of the causal flag?",
-             _CAUSAL_ROW_ANSWERS, _ask_row_under_causal,
-             declared_convention("hidden_row", "causal")),
-    *(Question(f"hidden_{place}.{content}.{form}",
-               f"What does {text} in a {place} do to the output of queries for which {how} masks it?", _DAMAGE_ANSWERS,
-               partial(_ask_poisoned, place=place, content=content, form=form))
-      for place in ("key", "value") for content, text in (("nan", "NaN"), ("inf", "infinity"))
-      for form, how in _KEY_FORMS.items()),
-)
 
 
 YES, NO = "yes", "no"

@@ -1,4 +1,4 @@
-"""What is likely behind failures: those that one cause explains are one bug, with its clearest clause in front."""
+"""Says what is likely behind failures: those that the same cause explains are one bug."""
 
 from __future__ import annotations
 
@@ -33,61 +33,62 @@ from attnspec.report.likely_cause import (
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken",
              "the diagnosis itself failed")
-"""How a diagnosis begins that found nothing."""
+"""The beginnings of diagnoses that found nothing."""
 
 _ONLY_WRONG = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
 _STORY_WIDTH = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
-# in a manifest the dtype is the key that the words stand behind
+# in a manifest, the dtype is the key before the words
 _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")
 CALL_FAILURES = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
-"""How a cause begins that is but the sizes at which answers are wrong."""
+"""The beginnings of causes that say no more than at which sizes answers are wrong."""
 
-# a sentence that ends with the fault it is about
-_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")
+_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence may end with the fault it is about
 _DEFINITION = "definition"
 LAYOUT_CAUSES: Mapping[str, LikelyCause] = dict.fromkeys(
     ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs",
      "gradients.layout"),
     LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
                 advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
-"""By clause on how inputs lie in memory, what its failure says by itself, if nothing says more."""
+"""The cause of failures that nothing else explains, by clause about how inputs lie in memory."""
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers",
-    "split": "layers",
-    "merge": "layers", "gqa": "grouped"}
-"""The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
+    "split": "layers", "merge": "layers", "gqa": "grouped"}
+"""The theme of clauses about a fault, by its stage or the first word of its name."""
 
 
 def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
-    """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
+    """Groups failures by cause: the commonest cause comes first, the unexplained failures last.
 
-    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
-    explains what fewest others do, then that which is the likeliest more often. What no fault is like joins those that
-    begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
-    explains joins the first if its case lies where that is seen to fail.
+    A fault counts for every failure that it explains as well as the likeliest fault does. Among
+    faults that explain equally many, the one wins whose failures fewest others explain, then the
+    one that is more often the likeliest. A failure that is like no fault joins those that begin at
+    the same sizes, or that are like a fault of the stage that its read-outs blame.
     """
-    found, left = [], [(failure, _possible_causes(failure))
-                       for failure in without_contradicted(failures)]
+    groups = []
+    left = [(failure, _possible_causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
-        mine = tuple(failure for failure, causes in left if best in causes)
-        found.append(ExplainedFailures(_merge_dtypes(best, mine), mine))
+        explained = tuple(failure for failure, causes in left if best in causes)
+        groups.append(ExplainedFailures(_merge_dtypes(best, explained), explained))
         left = [each for each in left if best not in each[1]]
-    whole = claim_unexplained(_sort_bugs_first(join_groups(found)),
+    whole = claim_unexplained(_sort_bugs_first(join_groups(groups)),
                               [failure for failure, _ in left])
-    dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_join_exceptions(group)))))
-               for group in whole)
-    return tuple(map(_put_clearest_first, dressed))
+    for add in (_join_exceptions, _with_its_sizes, _with_its_keywords, _with_its_quantity,
+                _with_what_it_raises):
+        whole = [add(group) for group in whole]
+    return tuple(map(_put_clearest_first, whole))
 
 
 def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
-    """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
-    that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
-    precision alone, may be rounding, too.
+    """Puts last what an arithmetic explains, because it may be a choice and no bug.
+
+    Before it come groups that only say at which sizes half precision fails, because that may be
+    rounding, too. Groups that show at a dtype at which no arithmetic explains anything come before
+    others.
     """
     rounding = {failure.dtype for group in groups if _is_arithmetic(group)
                 for failure in group.failures}
@@ -98,12 +99,12 @@ def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedF
 
 
 def is_place(cause: LikelyCause) -> bool:
-    """Whether a cause says no more than at which sizes answers are wrong: everybody who looks sees that."""
+    """Whether a cause says no more than at which sizes answers are wrong."""
     return not cause.fault and not cause.advice and cause.says.startswith(_SEEN_TO_FAIL)
 
 
 def _seen_place(cause: LikelyCause, *, is_sought: bool) -> str:
-    """`It fails at S = 5`, where nobody looked for more than that; else empty."""
+    """`It fails at S = 5` if causes were not looked for; else empty."""
     if not is_sought and is_place(cause):
         return f"It {cause.says}"
     return ""
@@ -119,7 +120,7 @@ def _is_arithmetic(group: ExplainedFailures) -> bool:
 
 
 def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
-    """Adds the keywords without which the answers are right to the sizes at which they are wrong."""
+    """Adds to the sizes the keywords without which the answers are right."""
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
@@ -128,62 +129,76 @@ def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
     if len(needed) != 1 or () in needed:
         return group
     names = needed.pop()
-    given = [keywords_in(each.evidence.recipe)
-             for each in group.failures if each.evidence and each.evidence.recipe]
-    # it fails without one of them, too
-    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):
+    for failure in group.failures:
+        recipe = failure.evidence.recipe if failure.evidence else ""
+        # it fails without one of them, too
+        if recipe and EVERY_KEYWORD.keys() & {*names} - keywords_in(recipe):
+            return group
+    return _with_words(group, f"{group.cause.says}, with {' and '.join(names)}")
+
+
+def _with_words(group: ExplainedFailures, says: str) -> ExplainedFailures:
+    if group.cause is None:
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with "
-                                                          f"{' and '.join(names)}"))
+    return replace(group, cause=replace(group.cause, says=says))
 
 
 def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
-    """The sizes as such that it needs, where some of its cases have them and hold: what speaks against a condition
-    speaks against one that asks for less.
+    """Turns "fails where" into "fails only where" if a failure says so of these conditions.
+
+    Then some cases that meet the condition hold.
     """
     says = group.cause.says if group.cause else ""
-    weak = [set(parts_of(begins_at(each))) for each in group.failures
-            if begins_at(each).startswith("Fails only where ")]
-    is_weak = any(set(parts_of(says)) <= each for each in weak)
-    if group.cause is None or not says.startswith("fails where ") or not is_weak:
+    if not says.startswith("fails where "):
         return group
-    return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
+    conditions = set(parts_of(says))
+    begins = map(begins_at, group.failures)
+    if any(each.startswith("Fails only where ") and conditions <= set(parts_of(each))
+           for each in begins):
+        return _with_words(group, says.replace("fails where ", "fails only where ", 1))
+    return group
 
 
 def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
-    """Adds to a fault the sizes at which it is seen, where most failures agree and no case contradicts them."""
+    """Adds the sizes at which a fault shows, if most failures agree and none contradicts."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
     located = sum(bool(begins_at(each)) for each in group.failures)
-    parts = parts_of(usual_beginning(group.failures)) if 2 * located > len(group.failures) else ()
-    return replace(group, cause=replace(group.cause, where=" and ".join(parts)))
+    if 2 * located <= len(group.failures):
+        return group
+    where = " and ".join(parts_of(usual_beginning(group.failures)))
+    return replace(group, cause=replace(group.cause, where=where))
 
 
 def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
-    """Adds `only the log-sum-exp`, where all failures say so and no fault says it already."""
+    """Adds `only the log-sum-exp`, if all failures say so and the cause is no fault."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
     found = [_ONLY_WRONG.search(each.evidence.wrong) for each in group.failures if each.evidence]
-    named = {each["what"] if each else "" for each in found}
-    if len(named) != 1 or "" in named:
+    names = {each["what"] if each else "" for each in found}
+    if len(names) != 1 or "" in names:
         return group
-    return replace(group,
-                   cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
+    return _with_words(group, f"{group.cause.says}, only the {names.pop()}")
 
 
 def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
-    """Adds the exception to the sizes, where all failures raise the same one."""
-    raised = {each.evidence.sentence.partition(":")[0] if each.evidence
-              and each.verdict is Verdict.ERRORED else ""
-              for each in group.failures}
-    if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
+    """Adds the exception to the sizes, if all failures raise the same one."""
+    if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
+    exceptions = set[str]()
+    for failure in group.failures:
+        if failure.evidence is None or failure.verdict is not Verdict.ERRORED:
+            return group
+        exceptions.add(failure.evidence.sentence.partition(":")[0])
+    if len(exceptions) != 1 or "" in exceptions:
+        return group
+    return _with_words(group, f"{group.cause.says}, and raises {exceptions.pop()}")
 
 
 def likely_group(failures: Sequence[Outcome]) -> ExplainedFailures | None:
-    """The failures with the commonest cause; None where more failures are like nothing that is known."""
-    return _commonest_of(explain_bugs(failures))
+    """The failures with the commonest cause; None if more failures have no known cause."""
+    first, _ = _commonest_group(explain_bugs(failures))
+    return first
 
 
 def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
@@ -192,82 +207,78 @@ def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
 
 
 def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
-    """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
-    likely. is_sought: whether causes were looked for; if not, `It fails at S = 5 (2 of 3 failures)` is what is seen.
+    """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`.
+
+    The text is empty if no cause is likely. is_sought: whether causes were looked for. If they
+    were not, the text says what is seen: `It fails at S = 5 (2 of 3 failures)`.
     """
     groups = explain_bugs(failures)
-    found = _commonest_of(groups)
-    if found is None or found.cause is None:
+    first, cause = _commonest_group(groups)
+    if first is None or cause is None:
         return ""
-    if seen := _seen_place(found.cause, is_sought=is_sought):
-        return f"{seen} ({len(found.failures)} of {count_noun(len(failures), 'failure')})"
-    name = f"{found.cause.name}, " if found.cause.fault else ""
-    share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_likely_sentence(found, found.cause, groups)} ({share})"
+    if place := _seen_place(cause, is_sought=is_sought):
+        return f"{place} ({len(first.failures)} of {count_noun(len(failures), 'failure')})"
+    name = f"{cause.name}, " if cause.fault else ""
+    share = f"{name}explains {len(first.failures)} of {len(failures)}"
+    return f"{_likely_sentence(first, cause, groups)} ({share})"
 
 
 def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool = True) -> str:
-    """The likely cause of failures that are explained already, without how many it explains: there, clauses are
-    counted.
-    """
-    found = _commonest_of(groups)
-    if found is None or found.cause is None:
+    """The likely cause of explained failures, without the number that it explains."""
+    first, cause = _commonest_group(groups)
+    if first is None or cause is None:
         return ""
-    if seen := _seen_place(found.cause, is_sought=is_sought):
-        return seen
-    name = f" ({found.cause.name})" if found.cause.fault else ""
-    return f"{_likely_sentence(found, found.cause, groups)}{name}"
+    if place := _seen_place(cause, is_sought=is_sought):
+        return place
+    name = f" ({cause.name})" if cause.fault else ""
+    return f"{_likely_sentence(first, cause, groups)}{name}"
 
 
 def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
-    """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
+    """`Likely: `causal_off_by_one`, 19 of 19`, with the number of bugs; empty if unknown."""
     groups = explain_bugs(failures)
-    found = _commonest_of(groups)
-    if found is None or found.cause is None:
+    first, cause = _commonest_group(groups)
+    if first is None or cause is None:
         return ""
-    if seen := _seen_place(found.cause, is_sought=is_sought):
-        return f"{seen}, {len(found.failures)} of {len(failures)}"
-    is_told = len(groups) > 1 or found.cause.is_choice
-    begin = _conclusion_opening(found, found.cause, groups) if is_told else _certainty_words(found)
-    where = f" where {found.cause.where}" if found.cause.where else ""
-    name = _plain_cause(found.cause, groups, found.cause.name)
-    return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
+    share = f"{len(first.failures)} of {len(failures)}"
+    if place := _seen_place(cause, is_sought=is_sought):
+        return f"{place}, {share}"
+    opening = _certainty_words(first)
+    if len(groups) > 1 or cause.is_choice:
+        opening += _format_number_of_bugs(groups, cause.noun)
+    where = f" where {cause.where}" if cause.where else ""
+    return f"{opening}: {_plain_cause(cause, groups, cause.name)}{where}, {share}"
 
 
-def _likely_sentence(found: ExplainedFailures, cause: LikelyCause,
+def _likely_sentence(first: ExplainedFailures, cause: LikelyCause,
                      groups: Sequence[ExplainedFailures]) -> str:
-    """`Likely one bug: each query sees one later key`."""
-    return (f"{_conclusion_opening(found, cause, groups)}: "
-            f"{_plain_cause(cause, groups, cause.sentence)}")
-
-
-def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause,
-                        groups: Sequence[ExplainedFailures]) -> str:
-    """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
-    return f"{_certainty_words(found)}{_format_number_of_bugs(groups, cause.noun)}"
+    """`Likely one bug: each query sees one later key`, `Looks like 2 bugs, the first: …`."""
+    opening = f"{_certainty_words(first)}{_format_number_of_bugs(groups, cause.noun)}"
+    return f"{opening}: {_plain_cause(cause, groups, cause.sentence)}"
 
 
 def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
-    """Leaves out that a cause is a choice, where the words before it say so."""
+    """Removes from a cause that it is a choice, if the words before it say so."""
     if cause.is_choice and len(groups) == 1:
         return words.removesuffix(A_CHOICE)
     return words
 
 
-def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
+def _commonest_group(groups: Sequence[ExplainedFailures],
+                     ) -> tuple[ExplainedFailures | None, LikelyCause | None]:
+    """The first group with its cause; two Nones if more failures have no known cause."""
     first = next(iter(groups), None)
     if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)):
-        return first
-    return None
+        return first, first.cause
+    return None, None
 
 
-def _certainty_words(found: ExplainedFailures) -> str:
-    """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
-    fault = found.cause.fault if found.cause else ""
-    told = [each for failure in found.failures if failure.evidence
-            for each in failure.evidence.like
-            if each.fault == fault]
-    if told and not any(each.agreed == each.tried for each in told):
+def _certainty_words(group: ExplainedFailures) -> str:
+    """`Likely`, or `Looks like` if the fault gives other answers in a case of every failure."""
+    fault = group.cause.fault if group.cause else ""
+    likenesses = [each for failure in group.failures if failure.evidence
+                  for each in failure.evidence.like if each.fault == fault]
+    if likenesses and not any(each.agreed == each.tried for each in likenesses):
         return "Looks like"
     return "Likely"
 
@@ -277,7 +288,7 @@ def _failures_without_cause(groups: Sequence[ExplainedFailures]) -> tuple[Outcom
 
 
 def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> str:
-    """How many bugs there are; empty where some failures may have causes that nobody knows."""
+    """How many bugs there are; empty if some failures have no known cause."""
     if _failures_without_cause(groups):
         return ""
     if len(groups) == 1:
@@ -286,13 +297,16 @@ def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> st
 
 
 def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
-    """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
-    numbers before NaN, the cause's own theme, and its definition before consequences.
+    """Sorts failures so that the clearest comes first.
 
-    Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
+    The strictest clauses come first, then failures that are like the fault, then the order of
+    `rank_clarity`. Otherwise clauses keep their order, in which a theme's definition comes before
+    what follows from it.
     """
-    words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
-    return ExplainedFailures(group.cause, tuple(sorted(group.failures, key=lambda each: (
+    words, fault = "", ""
+    if group.cause:
+        words, fault = _theme_text(group.cause), group.cause.fault
+    return replace(group, failures=tuple(sorted(group.failures, key=lambda each: (
         LEVEL_WEIGHTS[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
@@ -302,40 +316,43 @@ def _is_like(failure: Outcome, fault: str) -> bool:
 
 def _theme_text(cause: LikelyCause) -> str:
     """Joins all words that may name the theme of a cause."""
-    return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
+    first_word = cause.fault.partition("_")[0]
+    return f"{cause} {_THEMES.get(cause.stage, '')} {_THEMES.get(first_word, '')}"
 
 
 def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
-    """A key to sort by: the clause that says clearest what is wrong comes first, that is at a dtype of which nobody
-    asks whether it is rounding. cause: what is likely behind it.
+    """A sort key by which the failure that says clearest what is wrong comes first.
+
+    Strict clauses come before lenient ones, wide dtypes before half precision (where it may be
+    rounding), numbers before NaN, clauses of the cause's theme before others, and definitions
+    before consequences.  cause: the words of what is likely behind it.
     """
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
     return (LEVEL_WEIGHTS[failure.level], _is_half(failure), is_endless(failure), is_of_another,
-            name != _DEFINITION,
-            theme in CONSEQUENT_THEMES)
+            name != _DEFINITION, theme in CONSEQUENT_THEMES)
 
 
 def is_endless(failure: Outcome) -> bool:
-    """Whether a failure's margin is infinite because something is not finite: that says little of how far it is off."""
+    """Whether a gap is not finite: then the margin says little of how wrong the answer is."""
     measured = failure.evidence.measured if failure.evidence else None
     return measured is not None and not math.isfinite(measured.gap)
 
 
 def _merge_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCause:
-    """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
-    told = {failure.dtype.value: failure.evidence.explained for failure in failures
-            if failure.evidence and failure.evidence.explained}
-    dtypes = [*told] or list(dict.fromkeys(failure.dtype.value for failure in failures))
+    """Names the dtype of an arithmetic if there is only one, and joins its declarations."""
+    explained = {failure.dtype.value: failure.evidence.explained for failure in failures
+                 if failure.evidence and failure.evidence.explained}
+    dtypes = [*explained] or list(dict.fromkeys(failure.dtype.value for failure in failures))
     says = cause.says.replace(_ITS_DTYPE, dtypes[0]) if len(dtypes) == 1 else cause.says
-    return replace(cause, says=says, declare=join_declarations(tuple(told.values())))
+    return replace(cause, says=says, declare=join_declarations(tuple(explained.values())))
 
 
 def join_declarations(explained: Sequence[Explanation]) -> str:
-    """Joins declarations of the precision at one dtype each into one text: pasted one by one, each line may undo the
-    last.
+    """Joins declarations of the precision, each at one dtype, into one text to paste.
 
-    A function's attribute is one line, a manifest's mapping has a line for each dtype.
+    Pasted one by one, each line would undo the one before. The attribute of a function is one
+    line; the mapping of a manifest has a line for each dtype.
     """
     lines = tuple(dict.fromkeys(each.declare for each in explained))
     begins = {_MANIFEST_DTYPE.sub("", line.partition("{")[0]) for line in lines}
@@ -355,16 +372,15 @@ def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
     for causes in every:
         for cause in set(causes):
             rare[cause] += Fraction(1, len(causes))
-    return max(often, key=lambda cause: (often[cause], rare[cause], first[cause], bool(cause.advice)), default=None)
+    return max(often, default=None, key=lambda cause: (
+        often[cause], rare[cause], first[cause], bool(cause.advice)))
 
 
 _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
 
 
 def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
-    """Lists what may be behind one failure, the likeliest first. What was not put to the subject has its
-    reason.
-    """
+    """Lists what may be behind one failure, the likeliest first."""
     if failure.evidence:
         return tuple(_evident_cause(failure, failure.evidence))
     if failure.reason:
@@ -377,40 +393,40 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
         yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))),
                       advice=explained.advice)
     elif evidence.like:
-        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage)
-                    for each in evidence.like)
-    elif begin := begins_at(failure):
-        yield LikelyCause(lower_first_letter(begin))
+        for each in evidence.like:
+            yield LikelyCause(shorten_story(each), each.fault, stage=each.stage)
+    elif begins := begins_at(failure):
+        yield LikelyCause(lower_first_letter(begins))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
         yield from _features_of_read_out(evidence.located)
     elif failure.verdict is Verdict.VIOLATED and failure.clause in LAYOUT_CAUSES:
         yield LAYOUT_CAUSES[failure.clause]
+    elif failure.verdict is Verdict.ERRORED:
+        yield LikelyCause(_generalise_exception(failure, evidence.sentence))
     elif failure.verdict in CALL_FAILURES:
-        is_error = failure.verdict is Verdict.ERRORED
-        yield LikelyCause(_generalise_exception(failure, evidence.sentence) if is_error
-                          else evidence.sentence.rstrip("."))
+        yield LikelyCause(evidence.sentence.rstrip("."))
 
 
 def _parse_named_fault(sentence: str) -> LikelyCause:
-    """A sentence, and the fault that it ends with."""
+    """Separates a sentence from the fault that it may end with."""
     found = _NAMED_FAULT.search(sentence)
     return LikelyCause(_NAMED_FAULT.sub("", sentence), found["fault"] if found else "")
 
 
 def _features_of_read_out(located: str) -> Iterator[LikelyCause]:
-    """Each keyword that may be left out: other failures may need one of them alone."""
-    yield from (LikelyCause(f"the answer is right once {name} is left out")
-                for name in needed_keywords(located))
+    """Yields a cause for each keyword: other failures may need only one of them."""
+    for name in needed_keywords(located):
+        yield LikelyCause(f"the answer is right once {name} is left out")
 
 
 def _speak_of_dtype(failure: Outcome, says: str) -> str:
-    """A sentence about a failure without the dtype at which it came."""
+    """Replaces the dtype of a failure by words that suit any dtype."""
     return re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, says)
 
 
 def _generalise_exception(failure: Outcome, sentence: str) -> str:
-    """Leaves numbers and dtype out of an exception, so that it is the same at other shapes and dtypes."""
+    """Removes numbers and the dtype from an exception, which differ from case to case."""
     first = _NUMBER.sub("…", _speak_of_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _STORY_WIDTH, placeholder=' …')}"
 
@@ -419,12 +435,12 @@ def shorten_story(like: Likeness) -> str:
     """The story of a fault as one short clause: `each query sees one later key`."""
     story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
     code, colon, rest = story.partition(": ")
-    # a story such as `>` for `>=` in code, then what it does: the latter is what a reader wants
+    # a story such as "`>` for `>=`: …" says in code what is written and then what it does: the reader wants the latter
     if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:
         story = rest
     first, _, _ = story.partition(" ")
-    # True
-    is_word = (first == "A"
-               or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first)))
-    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _STORY_WIDTH,
-                            placeholder=" …")
+    is_capitalised = first[1:].islower() and first[:1].isupper()
+    # True and None of Python stay as they are
+    if first == "A" or (is_capitalised and not keyword.iskeyword(first)):
+        story = lower_first_letter(story)
+    return textwrap.shorten(story, _STORY_WIDTH, placeholder=" …")

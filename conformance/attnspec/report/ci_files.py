@@ -1,8 +1,9 @@
-"""What CI shows of runs: JUnit XML, the summary of a step of GitHub Actions, and errors at the lines of adapters.
+"""Writes what CI shows of runs: JUnit XML, and the summary and errors of a step of GitHub Actions.
 
-In JUnit XML, a subject is a suite, and a clause at one dtype a test case. What gates fails, what only advises is
-skipped with what was seen, and whatever was not judged is an error: no gap is green. The elements and attributes are
-those that the JUnit task of Ant writes, which Jenkins and GitLab read.
+In JUnit XML, a subject is a suite, and a clause at one dtype is a test case. Clauses that gate can
+fail. Clauses that only advise are skipped, with what was seen. Whatever was not judged is an error,
+so that nothing is green by omission. Elements and attributes are those of Ant's JUnit task, which
+Jenkins and GitLab read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,7 +23,15 @@ from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, Su
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.comparison import BaselineComparison, compared_runs, is_gone
-from attnspec.report.figures import SIGNS, count_noun, escape_text, format_code, format_figure, format_prose, format_row
+from attnspec.report.figures import (
+    SIGNS,
+    count_noun,
+    escape_text,
+    format_code,
+    format_figure,
+    format_prose,
+    format_row,
+)
 from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause
 from attnspec.report.summary import summarise_runs
@@ -32,11 +41,10 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 _JUNIT_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 _FAILURE, _ERROR, _SKIPPED = _JUNIT_COUNTS.values()
 _JUNIT_ELEMENTS: Mapping[Verdict, str] = {
-    Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE, Verdict.ERRORED: _ERROR,
-    Verdict.CRASHED: _ERROR,
-    Verdict.TIMED_OUT: _ERROR, Verdict.NOT_RUN: _ERROR, Verdict.EXPECTED: _SKIPPED,
-    Verdict.NO_CLAIM: _SKIPPED,
-    Verdict.INAPPLICABLE: _SKIPPED,
+    Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE,
+    Verdict.ERRORED: _ERROR, Verdict.CRASHED: _ERROR, Verdict.TIMED_OUT: _ERROR,
+    Verdict.NOT_RUN: _ERROR,
+    Verdict.EXPECTED: _SKIPPED, Verdict.NO_CLAIM: _SKIPPED, Verdict.INAPPLICABLE: _SKIPPED,
 }
 
 
@@ -46,63 +54,67 @@ def write_junit(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def junit_text(records: Sequence[RunRecord]) -> str:
-    """The verdicts of one or several runs as one document. Ends its line."""
+    """Writes the verdicts of one or several runs as one document, with a line end at its end."""
     joined = join_records(show_hidden(records))
     suites = [_suite_element(joined, subject) for subject in (*joined.subjects, *joined.faults)]
-    suites += [_lost_run_suite(run)
-               for run in joined.runs if run.record.is_interrupted
-               or not run.record.finished_count]
+    suites += [_lost_run_suite(run) for run in joined.runs
+               if run.record.is_interrupted or not run.record.finished_count]
     root = ElementTree.Element("testsuites", name="attnspec")
     root.extend(suites)
     for name in ("tests", "failures", "errors", "time"):  # Jenkins' schema knows no `skipped` here
-        root.set(name,
-                 _number_without_exponent(sum(float(suite.get(name, "0")) for suite in suites)))
+        root.set(name, _sum_attribute(suites, name))
     ElementTree.indent(root, " ")
-    return ("<?xml version='1.0' "
-            f"encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n")
+    document = ElementTree.tostring(root, encoding="unicode")
+    return f"<?xml version='1.0' encoding='UTF-8'?>\n{document}\n"
+
+
+def _sum_attribute(elements: Iterable[ElementTree.Element], name: str) -> str:
+    return _number_without_exponent(sum(float(each.get(name, "0")) for each in elements))
 
 
 def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
-    """Makes the suite of a subject: all that was asked of it, with what it is as properties."""
+    """Makes the suite of a subject: a case for each item, and the subject's properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
-    all_outcomes = [outcome for outcomes in joined.outcomes_of_subject(subject).values()
-                    for outcome in outcomes]
-    lost = _group_lost_items(all_outcomes, subject.broken_reason)
+    outcomes = [*chain.from_iterable(joined.outcomes_of_subject(subject).values())]
+    lost = _group_lost_items(outcomes, subject.broken_reason)
     cases = [_case_element(outcome, says[outcome.clause], strict=strict)
-             for outcome in all_outcomes
+             for outcome in outcomes
              if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken_reason:
-        lost = {subject.broken_reason: lost.get(subject.broken_reason, 0), **lost}
+        lost = {subject.broken_reason: 0, **lost}
     cases += [_lost_case(subject, reason, number) for reason, number in lost.items()]
-    return _count_verdicts(subject.label, run, cases, _properties(subject, run, all_outcomes))
+    return _count_verdicts(subject.label, run, cases, _properties(subject, run, outcomes))
 
 
 def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
-    """Why items were not run, where one reason kept several of them, or the adapter's is the reason; and how many."""
+    """Counts the items that were not run, by reason. broken: the reason if the adapter is broken.
+
+    Another reason is left out if it concerns one item alone, which then has an error of its own.
+    """
     lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
     return {reason: number for reason, number in lost.items() if number > 1 or reason == broken}
 
 
 def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
-    """Makes one error for all items that one reason kept from being run."""
+    """Makes one error for all items that were not run for the same reason."""
     name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
-    return _lost_case_element(subject.card.id, name, _ERROR, f"{reason}{how_many}")
+    return _lost_case_element(subject.card.id, name, f"{reason}{how_many}")
 
 
 def _properties(subject: JudgedSubject, run: JoinedRun,
                 outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {**_surroundings_of_subject(run, card), "library": card.distribution,
-            "version": card.version,
-            "held": _format_held_share(outcomes), "effort": header.effort,
-            "seed": str(header.seed),
-            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
-            "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
-            "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
-    return {name: value for name, value in told.items() if value}
+    properties = {
+        **_surroundings_of_subject(run, card), "library": card.distribution,
+        "version": card.version, "held": _format_held_share(outcomes), "effort": header.effort,
+        "seed": str(header.seed),
+        "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
+        "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
+        "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
+    return {name: value for name, value in properties.items() if value}
 
 
 def _format_held_share(outcomes: Sequence[Outcome]) -> str:
@@ -115,20 +127,21 @@ def _format_held_share(outcomes: Sequence[Outcome]) -> str:
 
 
 def _surroundings_of_subject(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
-    """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
+    """Interpreter, NumPy, framework and device of a subject; the run's if it was never loaded."""
     environment = run.record.header.environment
-    return (card.lives_in or {name: environment[name]
-                              for name in ("python", *SUBJECT_LIBRARIES) if name in environment})
+    names = ("python", *SUBJECT_LIBRARIES)
+    return card.lives_in or {name: environment[name] for name in names if name in environment}
 
 
 def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
-    """A suite of one error for a run that did not get through, or that judged nothing."""
-    lost = count_noun(run.missing, "item")
-    interrupted = (f"the run was interrupted: {lost} have no verdict" if run.missing
-                   else "the run was interrupted")
-    said = interrupted if run.record.is_interrupted else "nothing was executed"
-    return _count_verdicts("attnspec", run,
-                           [_lost_case_element("attnspec", f"run {run.letter}", _ERROR, said)], {})
+    """Makes a suite of one error for a run that was interrupted, or that judged nothing."""
+    reason = "nothing was executed"
+    if run.record.is_interrupted:
+        reason = "the run was interrupted"
+        if run.missing:
+            reason += f": {count_noun(run.missing, 'item')} have no verdict"
+    case = _lost_case_element("attnspec", f"run {run.letter}", reason)
+    return _count_verdicts("attnspec", run, [case], {})
 
 
 def _count_verdicts(
@@ -138,13 +151,12 @@ def _count_verdicts(
                                 tests=str(len(cases)))
     for attribute, tag in _JUNIT_COUNTS.items():
         suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
-    suite.set("time",
-              _number_without_exponent(sum(float(case.get("time", "0")) for case in cases)))
+    suite.set("time", _sum_attribute(cases, "time"))
     suite.set("timestamp", run.record.header.started[:19])  # the schema knows no time zones
     if properties:
-        held = ElementTree.SubElement(suite, "properties")
+        element = ElementTree.SubElement(suite, "properties")
         for key, value in properties.items():
-            ElementTree.SubElement(held, "property", name=key,
+            ElementTree.SubElement(element, "property", name=key,
                                    value=_remove_control_characters(value))
     suite.extend(cases)
     return suite
@@ -154,58 +166,57 @@ def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.E
     case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]",
                        outcome.seconds)
     if outcome.verdict in _JUNIT_ELEMENTS:
-        tag, message = _ruling_element(outcome, strict=strict)
-        told = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
-                                      type=outcome.verdict.value)
-        told.text = _remove_control_characters("\n".join(_format_failure_lines(outcome, says)))
+        tag, message = _element_of_verdict(outcome, strict=strict)
+        element = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
+                                         type=outcome.verdict.value)
+        lines = _format_failure_lines(outcome, says)
+        element.text = _remove_control_characters("\n".join(lines))
         _add_stderr(case, outcome.evidence)
     return case
 
 
-def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
-    """The element, and its message: the reason, led by whatever makes it none of the failures."""
+def _element_of_verdict(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
+    """The tag of the element and its message, which begins with the cause if it is no failure."""
     tag, word = _JUNIT_ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
     evidence = outcome.evidence
     reason = outcome.reason or (evidence.sentence if evidence else "") or word
-    reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
-    reason = f"{outcome.change.novelty.value}: {reason}" if outcome.change else reason
-    does_gate = outcome.does_gate(strict=strict) or outcome.verdict is Verdict.NOT_RUN
+    if evidence and evidence.begins:
+        reason = f"{evidence.begins} {reason}"
+    if outcome.change:
+        reason = f"{outcome.change.novelty.value}: {reason}"
     if outcome.is_excused:
         return _SKIPPED, f"{word}, but the list of known failures could not know it: {reason}"
+    does_gate = outcome.does_gate(strict=strict) or outcome.verdict is Verdict.NOT_RUN
     if tag != _SKIPPED and not does_gate:
         return _SKIPPED, f"{word}, but a `{outcome.level.value}` clause only advises: {reason}"
-    return tag, reason if tag == _FAILURE or outcome.verdict is Verdict.INAPPLICABLE else f"{word}: {reason}"
+    if tag == _FAILURE or outcome.verdict is Verdict.INAPPLICABLE:
+        return tag, reason
+    return tag, f"{word}: {reason}"
 
 
 def _format_failure_lines(outcome: Outcome, says: str) -> Iterator[str]:
-    """Tells a reader of a CI log the clause, what was seen, the case, and the command that repeats it."""
-    yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
+    """Yields the clause, what was seen, the case, and the command that repeats it."""
+    yield f"{outcome.level.value}: {says or outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
-        yield from (f"{name}: {value}"
-                    for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
-                    if value)
-        yield from (f"{name}: {value}"
-                    for name, value in _explanation_facts(evidence.explained) if value)
+        explained = evidence.explained or Explanation("", "", "")
+        yield from _format_facts(begins=evidence.begins, wrong=evidence.wrong,
+                                 cause=explained.cause, do=explained.advice,
+                                 paste=explained.declare)
         yield evidence.sentence
-        yield from (f"{name}: {value}" for name, value in _evidence_facts(evidence) if value)
+        like = ", ".join(f"{each.fault} ({each.story})" for each in evidence.like[:1])
+        yield from _format_facts(case=evidence.case, margin=_format_margin(evidence.measured),
+                                 like=like, where=evidence.located)
     if outcome.repeat:
         yield f"repeat it: {outcome.repeat}"
     if evidence is not None and evidence.traceback:
         yield f"\n{evidence.traceback}"
 
 
-def _explanation_facts(explained: Explanation | None) -> Iterable[tuple[str, str]]:
-    if explained is None:
-        return ()
-    return ("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)
-
-
-def _evidence_facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
-    like = ", ".join(f"{likeness.fault} ({likeness.story})" for likeness in evidence.like[:1])
-    return ("case", evidence.case), ("margin",
-                                     _format_margin(evidence.measured)), ("like", like), ("where",
-                                                                                          evidence.located)
+def _format_facts(**facts: str) -> Iterator[str]:
+    for name, value in facts.items():
+        if value:
+            yield f"{name}: {value}"
 
 
 def _format_margin(measured: Measured | None) -> str:
@@ -217,19 +228,19 @@ def _format_margin(measured: Measured | None) -> str:
 
 def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
     if evidence is not None and evidence.stderr:
-        ElementTree.SubElement(case,
-                               "system-err").text = _remove_control_characters(evidence.stderr)
+        element = ElementTree.SubElement(case, "system-err")
+        element.text = _remove_control_characters(evidence.stderr)
 
 
-def _lost_case_element(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
+def _lost_case_element(subject: str, name: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
-    ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
+    ElementTree.SubElement(case, _ERROR, message=_remove_control_characters(message),
                            type=Verdict.NOT_RUN.value)
     return case
 
 
 def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
-    """Readers make packages of the class name by its dots, so that subjects of one library lie together."""
+    # readers group classes by what stands before the dots: so they group subjects by library
     classname = _remove_control_characters(subject.replace("/", "."))
     return ElementTree.Element("testcase", classname=classname,
                                name=_remove_control_characters(name),
@@ -237,7 +248,7 @@ def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
 
 
 def _number_without_exponent(number: float) -> str:
-    """A number without an exponent, which readers do not take."""
+    """Writes a number without an exponent, which readers of JUnit XML do not understand."""
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
@@ -245,71 +256,74 @@ def _remove_control_characters(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-_TOLD_NOVELTIES = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
+_TALLIED_NOVELTIES = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
 MOST_ANNOTATIONS = 10
-"""So many annotations of a kind GitHub shows of one step, and so many causes the summary tells."""
+"""How many annotations of a kind GitHub shows of one step, and how many causes the summary has."""
 
 
 def step_summary(records: Sequence[RunRecord]) -> str:
-    """The verdict, a row a subject, and the likely causes of what fails, as Markdown. Ends its line."""
+    """Writes verdict, subjects and likely causes as Markdown, with a line end at its end."""
     joined = join_records(show_hidden(records))
     return "\n".join(_summary_lines(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
 def error_commands(records: Sequence[RunRecord],
                    place_of: Callable[[str], FileLocation | None]) -> list[str]:
-    """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
+    """Writes commands that GitHub turns into errors: one a likely cause, at most MOST_ANNOTATIONS.
+
+    place_of: finds the `def` of a subject by its id.
+    """
     joined = join_records(show_hidden(records))
-    found = list(_causes_by_subject(joined, strict=joined.is_strict))
-    return [_annotation(subject, cause, place_of(subject.card.id))
-            for subject, cause in found[:MOST_ANNOTATIONS]]
+    causes = islice(_causes_by_subject(joined, strict=joined.is_strict), MOST_ANNOTATIONS)
+    return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in causes]
 
 
 def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
-    found = summarise_runs(joined, strict=strict)
-    yield from (f"## attention: {format_prose(found.title)}", "")
+    summary = summarise_runs(joined, strict=strict)
+    yield from (f"## attention: {format_prose(summary.title)}", "")
     yield from (format_row(["implementation", "verdict", "clauses"]), format_row(["---"] * 3))
-    for each in found.standings:
+    for each in summary.standings:
         yield format_row([format_code(each.subject.label), escape_text(each.word),
                           escape_text(each.sentence)])
-    yield from (line for each in compared_runs(joined)
-                for line in ("", _format_baseline_summary(each)))
+    for compared in compared_runs(joined):
+        yield from ("", _format_baseline_summary(compared))
     causes = list(_causes_by_subject(joined, strict=strict))
     for subject, cause in causes[:MOST_ANNOTATIONS]:
         yield from _format_cause(subject, cause)
-    if len(causes) > MOST_ANNOTATIONS:
-        yield from ("", f"And {count_noun(len(causes) - MOST_ANNOTATIONS, 'cause')} more, in the record.")
+    more = len(causes) - MOST_ANNOTATIONS
+    if more > 0:
+        yield from ("", f"And {count_noun(more, 'cause')} more, in the record.")
 
 
 def _format_baseline_summary(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
-    tally = ", ".join(f"{number} {word}"
-                      for word, number in run.tally.items() if number or word in _TOLD_NOVELTIES)
+    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items()
+                      if number or word in _TALLIED_NOVELTIES)
     name, listed = format_code(Path(run.baseline).name), count_noun(run.items, "known failure")
     return f"Held against {name}: {listed} as listed, {tally}."
 
 
 def _causes_by_subject(joined: JoinedRecords, *,
                        strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
-    """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
-    list of known failures says, though it is no failure: together where the same is said of it.
+    """Yields the causes of each subject's failures; an unexplained failure comes by itself.
+
+    Then comes what is no failure, but not as a list of known failures says.
     """
     for subject in (*joined.subjects, *joined.faults):
-        gating = [outcome for outcomes in joined.outcomes_of_subject(subject).values()
-                  for outcome in outcomes
-                  if outcome.does_gate(strict=strict)]
+        outcomes = chain.from_iterable(joined.outcomes_of_subject(subject).values())
+        gating = [outcome for outcome in outcomes if outcome.does_gate(strict=strict)]
         for each in explain_bugs([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
                 yield subject, each
-            else:
-                yield from ((subject, ExplainedFailures(None, (failure,)))
-                            for failure in each.failures)
-        for says, gone in groupby(sorted(filter(is_gone, gating), key=_format_outcome),
-                                  key=_format_outcome):
-            yield subject, ExplainedFailures(LikelyCause(says), tuple(gone))
+                continue
+            for failure in each.failures:
+                yield subject, ExplainedFailures(None, (failure,))
+        gone = sorted(filter(is_gone, gating), key=_sentence_of_change)
+        for says, group in groupby(gone, key=_sentence_of_change):
+            yield subject, ExplainedFailures(LikelyCause(says), tuple(group))
 
 
-def _format_outcome(outcome: Outcome) -> str:
+def _sentence_of_change(outcome: Outcome) -> str:
     return outcome.change.says if outcome.change else ""
 
 
@@ -325,17 +339,20 @@ def _format_cause(subject: JudgedSubject, cause: ExplainedFailures) -> Iterator[
 
 def _annotation(subject: JudgedSubject, cause: ExplainedFailures,
                 place: FileLocation | None) -> str:
-    """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
-    where = {"file": place.file, "line": str(place.line)} if place else {}
-    properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
-    told = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items())
+    """`::error file=…,line=…,title=…::message`, a workflow command (docs.github.com/actions)."""
+    properties = {"file": place.file, "line": str(place.line)} if place else {}
+    properties["title"] = f"{subject.card.id}: {_headline(cause)}"
+    pairs = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items())
     first = cause.failures[0]
-    lines = filter(None, (_format_clauses(cause), _format_seen(first), first.repeat and f"repeat it: {first.repeat}"))
-    return f"::error {told}::{_escape_data(chr(10).join(lines))}"
+    lines = [_format_clauses(cause), _format_seen(first)]
+    if first.repeat:
+        lines.append(f"repeat it: {first.repeat}")
+    message = "\n".join(filter(None, lines))
+    return f"::error {pairs}::{_escape_data(message)}"
 
 
 def _headline(cause: ExplainedFailures) -> str:
-    """`each query sees one later key (`causal_off_by_one`)`; of what nothing explains its clause and verdict."""
+    """`each query sees one later key (`causal_off_by_one`)`, or else the clause and its verdict."""
     first = cause.failures[0]
     if cause.cause:
         return str(cause.cause)

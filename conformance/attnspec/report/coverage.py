@@ -1,5 +1,7 @@
-"""What a run measured beside its verdicts: what was tried of each subject, what the instruments read off it, and
-whether the clauses can be trusted.
+"""Collects what a run measured besides its verdicts.
+
+That is what was tried of each subject, what the instruments read, and whether the clauses detect
+known faults.
 """
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from attnspec.core.coverage import (
     AXES,
@@ -28,12 +31,12 @@ from attnspec.report.figures import FINDINGS, SHORT_NAMES, SIGNS, clause_anchor,
 from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor
 
 MOST_MISSED = 6
-"""Buckets that a sentence names which no case met."""
+"""How many untried buckets a sentence names; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageCell:
-    """One bucket of an axis: how many pairs with it a subject takes, and how many of them were met."""
+    """A bucket of an axis: how many pairs with it the subject takes, and how many were tried."""
 
     label: str
     met_pairs: int
@@ -42,7 +45,7 @@ class CoverageCell:
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One row of the coverage table: an axis with its buckets, or a keyword with a single cell for all of them."""
+    """A row of the coverage table: an axis with its buckets, or a keyword with one cell."""
 
     name: str
     span: str
@@ -51,10 +54,11 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCoverage:
-    """What the cases of one subject met.  met_pairs, taken_pairs: sets of pairs (`core.coverage`).  triples,
-    triples_taken: sets of triples of features (`core.coverage`).
+    """What the cases of one subject tried, and what there was to try.
 
-    spans: by axis, the least and the greatest length.
+    met_pairs, taken_pairs: sets of pairs as bits (`core.coverage`): those that were tried, and
+    those that the subject takes.  triples, triples_taken: the same of triples of features.  spans:
+    by axis, the least and the greatest length.
     """
 
     met_pairs: int
@@ -65,7 +69,7 @@ class MeasuredCoverage:
 
     @property
     def share_of_triples(self) -> str:
-        """`98 % of 1,140 triples of features tried`; empty where nobody counted."""
+        """`98 % of 1,140 triples of features tried`; empty if triples were not counted."""
         if not self.triples_taken:
             return ""
         met = (self.triples & self.triples_taken).bit_count()
@@ -74,50 +78,52 @@ class MeasuredCoverage:
 
     @property
     def missed_triples(self) -> tuple[str, ...]:
-        """The triples of features that met in no case."""
+        """The triples of features that no case had."""
         return tuple(map(describe_triple, triples_in(self.triples_taken & ~self.triples)))
 
     @property
     def share(self) -> float:
-        """The part of the pairs that it takes which were met."""
-        return (self.met_pairs & self.taken_pairs).bit_count() / max(1,
-                                                                     self.taken_pairs.bit_count())
+        """The share of the pairs that the subject takes which were tried, from 0 to 1."""
+        met = (self.met_pairs & self.taken_pairs).bit_count()
+        return met / max(1, self.taken_pairs.bit_count())
 
     @property
     def sentence(self) -> str:
-        """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
+        """`T 1–2048; 97 % of 1,220 pairs tried (…); not tried: T 2049–4096`."""
         lengths = ", ".join(f"{axis} {_format_span(self.spans[axis])}"
                             for axis in AXES if axis in self.spans and axis != "G")
-        missed = [f"{row.name} {cell.label}" for row in self.rows
-                  for cell in row.cells if cell.taken_pairs
-                  and not cell.met_pairs]
-        # rounded down: what was not met is not said to be
+        # rounded down: less is not said to be all
         share = f"{int(100 * self.share)} % of {self.taken_pairs.bit_count():,}"
-        pairs = f"{share} pairs tried (two sizes, or a size and a keyword)"
-        untried = (", ".join(missed) if len(missed) <= MOST_MISSED
-                   else f"{len(missed)} ranges of lengths, see the page")
-        triples = [self.share_of_triples] if self.triples_taken else []
-        return "; ".join([lengths, pairs, *triples,
-                          *([f"not tried: {untried}"] if missed else [])])
+        parts = [lengths, f"{share} pairs tried (two sizes, or a size and a keyword)"]
+        if self.triples_taken:
+            parts.append(self.share_of_triples)
+        missed = [f"{row.name} {cell.label}" for row in self.rows
+                  for cell in row.cells if cell.taken_pairs and not cell.met_pairs]
+        if len(missed) > MOST_MISSED:
+            parts.append(f"not tried: {len(missed)} ranges of lengths, see the page")
+        elif missed:
+            parts.append(f"not tried: {', '.join(missed)}")
+        return "; ".join(parts)
 
     @property
     def rows(self) -> tuple[CoverageRow, ...]:
-        """A row an axis, and one a keyword that the subject takes."""
-        met, taken = (_count_pairs_by_place(found)
-                      for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
-        axes = (CoverageRow(axis, _format_span(self.spans[axis]) if axis in self.spans else "",
-                            tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
-                                  for place in places_of(axis)))
-                for axis in AXES)
-        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),))
-                    for name in IN_PAIRS)
-        return tuple(row
-                     for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
+        """A row for each axis and each keyword that the subject takes."""
+        met = _count_pairs_by_place(self.met_pairs & self.taken_pairs)
+        taken = _count_pairs_by_place(self.taken_pairs)
+        rows = []
+        for axis in AXES:
+            cells = tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
+                          for place in places_of(axis))
+            span = _format_span(self.spans[axis]) if axis in self.spans else ""
+            rows.append(CoverageRow(axis, span, cells))
+        rows += [CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),))
+                 for name in IN_PAIRS]
+        return tuple(row for row in rows if any(cell.taken_pairs for cell in row.cells))
 
 
-def _count_pairs_by_place(found: int) -> Counter[AxisBucket | str]:
-    """How many pairs of a set have each bucket of an axis, and each keyword."""
-    return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
+def _count_pairs_by_place(pairs: int) -> Counter[AxisBucket | str]:
+    """Counts how many pairs of a set have each bucket of an axis, and each keyword."""
+    return Counter(place for pair in pairs_in(pairs) for place in (pair.place, pair.other))
 
 
 def _format_span(span: tuple[int, int]) -> str:
@@ -126,7 +132,7 @@ def _format_span(span: tuple[int, int]) -> str:
 
 
 def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> MeasuredCoverage | None:
-    """Adds up what the cases of these outcomes met; None where nobody counted, as in records from before."""
+    """Adds up what the cases of these outcomes tried; None if older records do not tell."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
         met |= read_pairs(outcome.met)
@@ -139,19 +145,22 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Measured
 
 
 def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
-    """Every subject that was counted, with what its cases met."""
-    found = ((subject,
-              measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values()
-                                for outcome in each),
-                               subject.card)) for subject in joined.subjects)
+    """Measures what the cases of each subject tried; leaves out those not counted."""
+    found = ((subject, measure_coverage(_flat_outcomes(joined, subject), subject.card))
+             for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
+
+
+def _flat_outcomes(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Outcome]:
+    return chain.from_iterable(joined.outcomes_of_subject(subject).values())
 
 
 @dataclass(frozen=True, slots=True)
 class AtSizes:
-    """What was tried at the sizes that a user names. clauses: those that were tried there.
+    """What was tried at the sizes that a user names.
 
-    lacking: by the reason why nothing was tried, the clauses.
+    sizes: those that were tried.  clauses: those that were tried there.  lacking: by reason, the
+    clauses that were not.
     """
 
     sizes: tuple[str, ...]
@@ -160,7 +169,7 @@ class AtSizes:
 
     @property
     def sentence(self) -> str:
-        """`B1 H1 … D16 and B1 H1 …: 6 clauses; not causal.alignment: the clause speaks of other sizes`."""
+        """`6 clauses at B1 H1 … D16; not causal.alignment: the clause speaks of other sizes`."""
         count = f"{len(self.clauses)} clause{'s' * (len(self.clauses) != 1)}"
         tried = f"{count} at {' and '.join(self.sizes)}" if self.sizes else "nothing was tried"
         return "; ".join([tried, *(f"not {', '.join(sorted(clauses))}: {reason}"
@@ -168,7 +177,7 @@ class AtSizes:
 
 
 def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
-    """Finds what was tried at the sizes that a user names; None where none were."""
+    """Finds what was tried at the sizes that a user names; None if the user names none."""
     tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
     for outcome in outcomes:
         for sizes, why_not in outcome.asked.items():
@@ -177,27 +186,26 @@ def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
             else:
                 tried[sizes] = None
                 clauses.add(outcome.clause)
-    left = {reason: frozenset(names) for reason, names in lacking.items()}
-    if tried or lacking:
-        return AtSizes(tuple(tried), frozenset(clauses), left)
-    return None
+    if not tried and not lacking:
+        return None
+    reasons = {reason: frozenset(names) for reason, names in lacking.items()}
+    return AtSizes(tuple(tried), frozenset(clauses), reasons)
 
 
 def coverage_at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
-    """Every subject that was tried at sizes which a user names."""
-    found = ((subject,
-              coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values()
-                                for outcome in each))
+    """Finds what was tried at the sizes that a user names, by subject."""
+    found = ((subject, coverage_at_sizes(_flat_outcomes(joined, subject)))
              for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A clause and a fault. `css` says how it went.
+    """How a clause did on a fault. css: the class of its cell.
 
-    `kept`: promised and refuted; `missed`: promised, not refuted; `untried`: promised, not on trial;
-    `extra`: refuted without a promise; ``: nothing of the kind.
+    `kept`: the clause promises to detect the fault and does.  `missed`: it promises to, but does
+    not.  `untried`: it promises to, but was not tried.  `extra`: it detects the fault without a
+    promise.  Empty: none of these.
     """
 
     css: str = ""
@@ -207,7 +215,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Refutation:
-    """A clause that refuted a fault, at which dtypes, and what it had to say at the first of them."""
+    """A clause that detected a fault, the dtypes, and what it saw at the first of them."""
 
     clause: ClauseText
     dtypes: str
@@ -216,7 +224,7 @@ class Refutation:
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """One fault, how it met every clause, and the clauses that refuted it, those that promised to first."""
+    """A fault with every clause on it, and the clauses that detected it, promises first."""
 
     fault: JudgedSubject
     name: str
@@ -226,9 +234,11 @@ class FaultRow:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust matrix. `missed` are clauses with the faults they promised to refute and did not, and how that went.
+    """The trust matrix: which clauses detect which faults.
 
-    `absent` are faults that clauses name and that were not on trial at all.
+    undetected_faults: those that no clause detected.  missed_promises: clauses with the faults
+    that they promised to detect and did not, and what they saw.  absent: faults that clauses name
+    and that were not tried.  idle: clauses that detected no fault.
     """
 
     clauses: tuple[ClauseText, ...]
@@ -243,7 +253,7 @@ class Trust:
 
 
 def measure_trust(joined: JoinedRecords) -> Trust | None:
-    """The matrix of the faults in the record, or None without any."""
+    """Makes the matrix of the faults in the record; None if there are none."""
     if not joined.faults:
         return None
     tried = {clause for fault in joined.faults for clause in joined.outcomes_of_subject(fault)}
@@ -264,14 +274,14 @@ def measure_trust(joined: JoinedRecords) -> Trust | None:
 def _fault_row(joined: JoinedRecords, fault: JudgedSubject,
                clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
-    met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
-    by = [_refutation(clause, refuting)
-          for clause, outcomes in met if (refuting := _refuting_outcomes(outcomes))]
-    return FaultRow(
-        fault=fault, name=name,
-        meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
-        refutations=tuple(sorted(by,
-                                 key=lambda refutation: name not in refutation.clause.refuted_by)))
+    meetings, refutations = [], []
+    for clause in clauses:
+        outcomes = joined.outcomes_of(fault, clause.id)
+        meetings.append(_meeting(name, clause, outcomes))
+        if refuting := _refuting_outcomes(outcomes):
+            refutations.append(_refutation(clause, refuting))
+    refutations.sort(key=lambda refutation: name not in refutation.clause.refuted_by)
+    return FaultRow(fault, name, tuple(meetings), tuple(refutations))
 
 
 def _refuting_outcomes(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
@@ -292,17 +302,17 @@ def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Me
         return Meeting("untried", "·", "not tried")
     if len(refuting) == len(outcomes):
         return Meeting("kept", "●", f"detected at {_join_dtypes(refuting)}")
-    return Meeting("missed", "◐" if refuting else "✗", _tell_meeting(outcomes, refuting))
+    return Meeting("missed", "◐" if refuting else "✗", _describe_meeting(outcomes, refuting))
 
 
-def _tell_meeting(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
+def _describe_meeting(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
     """`detected at f32, held at bf16`."""
-    told = [f"detected at {_join_dtypes(refuting)}"] if refuting else []
+    words = [f"detected at {_join_dtypes(refuting)}"] if refuting else []
     for outcome in outcomes:
         if outcome not in refuting:
             why = f" ({outcome.reason})" if outcome.reason else ""
-            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT_NAMES[outcome.dtype]}{why}")
-    return ", ".join(told)
+            words.append(f"{SIGNS[outcome.verdict].word} at {SHORT_NAMES[outcome.dtype]}{why}")
+    return ", ".join(words)
 
 
 def _join_dtypes(outcomes: tuple[Outcome, ...]) -> str:
@@ -312,11 +322,13 @@ def _join_dtypes(outcomes: tuple[Outcome, ...]) -> str:
 def _missed_refutations(
     clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...],
 ) -> tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]:
-    met = [
-        (clause, tuple((row.name, row.meetings[place].story) for row in rows if row.meetings[place].css == "missed"))
-        for place, clause in enumerate(clauses)
-    ]
-    return tuple((clause, missed) for clause, missed in met if missed)
+    missed = []
+    for place, clause in enumerate(clauses):
+        stories = tuple((row.name, row.meetings[place].story)
+                        for row in rows if row.meetings[place].css == "missed")
+        if stories:
+            missed.append((clause, stories))
+    return tuple(missed)
 
 
 def _absent_faults(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) -> tuple[str, ...]:
@@ -326,7 +338,10 @@ def _absent_faults(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) 
 
 @dataclass(frozen=True, slots=True)
 class DTypeReading:
-    """One reading at one dtype. `value` carries its spread; `css` is `beyond` where the clause was broken by it."""
+    """One reading at one dtype.
+
+    value: with its spread.  css: `beyond` if the clause failed, else empty.
+    """
 
     dtype: DType
     value: str
@@ -337,7 +352,10 @@ class DTypeReading:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What was read, under which clause, at every dtype. `target`: where that clause's evidence or text stands."""
+    """What an instrument read under a clause, at every dtype.
+
+    target: the anchor of the clause's evidence or text.
+    """
 
     name: str
     clause: str
@@ -353,7 +371,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class SubjectReadings:
-    """All that was read off one subject. What is told in words (its precision grade) stands first."""
+    """All readings of one subject. Those in words, such as its precision grade, come first."""
 
     subject: JudgedSubject
     quantities: tuple[Quantity, ...]
@@ -365,18 +383,18 @@ class SubjectReadings:
 
 
 def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
-    """A panel for every subject that anything was read off."""
-    every = (SubjectReadings(subject, _sort_worded_first(_quantities_of_subject(joined, subject)))
-             for subject in joined.subjects)
-    return tuple(each for each in every if each.quantities)
-
-
-def _sort_worded_first(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
+    """Collects the readings of every subject that has any."""
+    panels = []
+    for subject in joined.subjects:
+        quantities = sorted(_quantities_of_subject(joined, subject),
+                            key=lambda quantity: not quantity.is_worded)
+        if quantities:
+            panels.append(SubjectReadings(subject, tuple(quantities)))
+    return tuple(panels)
 
 
 def format_reading(reading: Reading) -> str:
-    """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
+    """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word that was read."""
     if isinstance(reading.value, str):
         return reading.value
     spread = f" ± {format_figure(reading.spread, 2)}" if reading.spread else ""
@@ -386,11 +404,11 @@ def format_reading(reading: Reading) -> str:
 def _quantities_of_subject(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
         outcomes = joined.outcomes_of(subject, clause.id)
-        is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
+        target = clause_anchor(clause)
+        if any(outcome.verdict in FINDINGS for outcome in outcomes):
+            target = finding_anchor(number, subject)
         for name, reads in _readings_by_name(outcomes).items():
-            yield Quantity(name, clause.id, outcomes[0].instrument,
-                           finding_anchor(number, subject) if is_finding
-                           else clause_anchor(clause), tuple(reads))
+            yield Quantity(name, clause.id, outcomes[0].instrument, target, tuple(reads))
 
 
 def _readings_by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:

@@ -1,6 +1,6 @@
-"""Numbers, verdicts and texts of a record as a reader wants them, on a page and in Markdown.
+"""Formats numbers, verdicts and texts of a record, for a page and for Markdown.
 
-Records are foreign input: none of their texts can become markup.
+Records are foreign input, so none of their texts may become markup.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
-_AT_ALLOWANCE = 60.0
+_AT_ALLOWANCE = 60.0  # percent of a gauge's width at margin 1; beyond it, the scale is logarithmic
 _GAUGE_DECADES = 6.0
 
 
 def format_figure(number: float | str, digits: int = 3) -> str:
-    """A number of `digits` significant digits; `nan`, `inf` and `-inf` may come as words."""
+    """Writes a number with `digits` significant digits. `nan`, `inf` and `-inf` may be words."""
     value = float(number)
     if math.isnan(value):
         return "NaN"
@@ -37,21 +36,21 @@ def format_figure(number: float | str, digits: int = 3) -> str:
 
 
 def _format_plainly(value: float, digits: int) -> str:
-    """Without an exponent, and never fewer digits than stand before the point."""
+    """Writes a number without an exponent, and with all digits before the point."""
     if abs(value) >= 10**digits:
         return f"{value:.0f}"
     return f"{value:.{digits}g}"
 
 
 def group_digits(number: int) -> str:
-    """A number with its thousands apart: `1 024 000`."""
+    """Writes a number with spaces between its thousands: `1 024 000`."""
     if number >= 10_000:
         return f"{number:,}".replace(",", "\u202f")
     return str(number)
 
 
 def format_moment(stamp: str) -> str:
-    """An ISO time as people write it; what is none stays as it is."""
+    """Writes an ISO time as people do; another text stays as it is."""
     try:
         return f"{datetime.fromisoformat(stamp):%Y-%m-%d %H:%M %Z}".rstrip()
     except ValueError:
@@ -59,7 +58,7 @@ def format_moment(stamp: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in the unit that fits."""
+    """Writes a number of seconds in the unit that suits it."""
     if seconds >= 100:
         return f"{seconds / 60:.1f} min"
     if seconds >= 1:
@@ -68,22 +67,22 @@ def format_duration(seconds: float) -> str:
 
 
 def gauge_margin(margin: float) -> int:
-    """How full, in percent, the gauge of a margin is: linear up to the allowance (60 %), logarithmic beyond it."""
+    """How full a gauge is, in percent: linear up to margin 1 (60 %), logarithmic beyond."""
     if math.isnan(margin) or math.isinf(margin):
         return 100
     if margin <= 1:
         return round(_AT_ALLOWANCE * max(margin, 0.0))
-    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0,
-                                                             math.log10(margin) / _GAUGE_DECADES))
+    excess = min(1.0, math.log10(margin) / _GAUGE_DECADES)
+    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * excess)
 
 
 def yes_or_no(value: str) -> str:
-    """Yes and no for what Python calls True and False."""
+    """Writes Python's True and False as yes and no; another text stays as it is."""
     return {"True": "yes", "False": "no"}.get(value, value)
 
 
 def word_for_reader(answer: str) -> str:
-    """A word of a closed list as people write it; any other text as it is."""
+    """Writes an identifier with spaces; a text of several words stays as it is."""
     return answer if " " in answer else answer.replace("_", " ")
 
 
@@ -94,19 +93,21 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def shared_reason(subject: str, reason: str) -> str:
-    """A reason in words that several subjects may share: "it takes no window"."""
+    """Replaces the subject's name by "it", so that subjects may share a reason."""
     return re.sub(rf"(?<![\w/.:-]){re.escape(subject)}(?![\w/:-])", "it", reason)
 
 
 def ascii_name(text: str) -> str:
-    """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
-    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-"
-                   for sign in text)
+    """Makes a name safe as a fragment of an address."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """`css` is the class of the verdict's colour; `rank` counts from the gravest (0)."""
+    """How a verdict is shown.
+
+    css: the class of its colour.  rank: its place from the gravest, which is 0.
+    """
 
     sign: str
     word: str
@@ -125,26 +126,22 @@ SIGNS: Mapping[Verdict, Sign] = {
     Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
                              "A known failure that now passes, or fails in another way than the list says."),
     Verdict.EXPECTED: Sign("K", "known deviation", "known", 5,
-                           "A known failure: it is on the list, and it fails as "
-                                                               "the list says."),
+                           "A known failure: it is on the list, and it fails as the list says."),
     Verdict.NOT_RUN: Sign("?", "not run", "idle", 6,
                           "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
-                           "No case could be judged, mostly because rounding or overflow may "
-                           "change the right answer "
-                           "by any amount. It says nothing about the implementation, "
-                           "and is never a pass."),
+                           "No case could be judged, mostly because rounding or overflow may change the right "
+                           "answer by any amount. It says nothing about the implementation, and is never a pass."),
     Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
-                               "The implementation lacks what the clause needs; "
-                               "the reason is given. Never a pass."),
+                               "The implementation lacks what the clause needs; the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
 }
 
 ADVICE = replace(SIGNS[Verdict.VIOLATED], word="not as recommended")
-"""Of a violated clause that does not gate."""
+"""The sign of a violated clause that does not gate."""
 
 OTHER_CONVENTION = replace(ADVICE, word="another convention")
-"""The same where libraries use both conventions."""
+"""The same, if libraries use both conventions."""
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
@@ -153,20 +150,18 @@ LEVEL_WEIGHTS: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY:
 
 
 def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that stands for several: the worst of them."""
+    """The gravest of several verdicts."""
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
 
 
 _GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED,
-                  Verdict.NOT_RUN,
-                  Verdict.HELD,
-                  Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+                  Verdict.NOT_RUN, Verdict.HELD, Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 
 
 def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a clause that was tried at several dtypes: a failure at any; held where it was decided at all.
+    """The verdict on a clause over all dtypes: a failure at any of them counts first.
 
-    That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
+    A clause that is held at one dtype is held, even if it cannot be judged at others.
     """
     return min(verdicts, key=_GRAVEST_FIRST.index)
 
@@ -182,17 +177,20 @@ def clause_anchor(clause: ClauseText) -> str:
 
 
 def language_of_text(text: str) -> str:
-    """The tag of the language that a text is in where that is not the page's own: browsers choose the font by it."""
+    """The language tag by which browsers choose the font; empty for English."""
     return "zh" if _CHINESE.search(text) else ""
 
 
 def web_address(url: str) -> str:
-    """The address if it leads to the web, else nothing: records are foreign input, and `javascript:` is an address."""
+    """The address if it leads to the web, else nothing.
+
+    A record may hold any text, such as `javascript:`.
+    """
     return url if _WEB.fullmatch(url) else ""
 
 
 def name_thread(url: str) -> str:
-    """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
+    """`owner/name#12` for a thread on GitHub, else the address without its scheme."""
     found = _THREAD.fullmatch(url)
     if found:
         return f"{found[1]}#{found[2]}"
@@ -206,48 +204,50 @@ _TICKS = re.compile("`+")
 
 
 def escape_text(text: str) -> str:
-    """A text none of whose signs means anything in Markdown, on one line."""
-    return _MARKUP.sub(r"\\\1", _on_one_line(text))
+    """Writes a text on one line of Markdown, with all its signs escaped."""
+    return _escape_markup(_on_one_line(text))
 
 
 def format_prose(text: str) -> str:
-    """A text in which only `code` means something; addresses of the web stay as they are, for readers make links of
-    them.
-    """
-    pieces = [piece for part in _CODE.split(_on_one_line(text))
-              for piece in ([part] if part.startswith("`") else _ADDRESS.split(part))]
-    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece)
-                   for piece in pieces)
+    """Writes a text on one line of Markdown that keeps `code` and addresses of the web."""
+    pieces = []
+    for part in _CODE.split(_on_one_line(text)):
+        if part.startswith("`"):
+            pieces.append(part)
+        else:
+            pieces += [piece if web_address(piece) else _escape_markup(piece)
+                       for piece in _ADDRESS.split(part)]
+    return "".join(pieces)
 
 
-def plain_piece(text: str) -> str:
-    """A text without markup, with the blanks at its ends."""
+def _escape_markup(text: str) -> str:
     return _MARKUP.sub(r"\\\1", text)
 
 
 def format_code(text: str) -> str:
-    """A text as code on one line: between more backticks than it holds in a row."""
-    shown = _on_one_line(text)
-    ticks, room = "`" * (_longest_run_of_ticks(shown) + 1), " " if "`" in shown else ""
-    return f"{ticks}{room}{shown}{room}{ticks}"
+    """Writes a text as code on one line, between more backticks than it has in a row."""
+    line = _on_one_line(text)
+    ticks = "`" * (_longest_run_of_ticks(line) + 1)
+    room = " " if "`" in line else ""
+    return f"{ticks}{room}{line}{room}{ticks}"
 
 
 def fence_code(text: str, language: str) -> list[str]:
-    """Lines of code as a block of its own."""
+    """Writes lines of code as a block of Markdown."""
     fence = "`" * max(3, _longest_run_of_ticks(text) + 1)
     return [f"{fence}{language}", text.rstrip("\n"), fence]
 
 
 def format_link(name: str, url: str) -> str:
-    """`[name](url)`, or the name alone where the address does not lead to the web."""
-    leads = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
-    if leads:
-        return f"[{escape_text(name)}]({leads})"
+    """`[name](url)`, or the name alone if the address does not lead to the web."""
+    address = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
+    if address:
+        return f"[{escape_text(name)}]({address})"
     return escape_text(name)
 
 
 def format_row(cells: list[str]) -> str:
-    """A row of a table."""
+    """Writes a row of a Markdown table."""
     return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in cells) + " |"
 
 

@@ -1,11 +1,13 @@
-"""Several records as one: every subject in every environment that it was judged in, every clause, every outcome.
+"""Joins several records into one: every subject in every environment, every clause, every outcome.
 
-Two views of them lead to one another: every outcome under a clause as rows, and every clause as a line of squares.
+A page shows the outcomes twice, and links the two: as rows under each clause, and as squares of a
+matrix.
 """
 
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -29,13 +31,17 @@ class JoinedRun:
 
     @property
     def missing(self) -> int:
-        """How many items the header announced that came to nothing."""
+        """How many of the items that the header announces have no outcome."""
         return max(0, self.record.header.items - self.record.finished_count)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedSubject:
-    """A subject in one environment. `runs` are letters; `dtypes` are those with an outcome, widest first."""
+    """A subject in one environment.
+
+    runs: the letters of those that judged it.  dtypes: those with an outcome, the widest first.
+    is_ambiguous: whether it was judged in several environments.
+    """
 
     number: int
     card: SubjectCard
@@ -56,12 +62,12 @@ class JudgedSubject:
 
     @property
     def is_fault(self) -> bool:
-        """Whether this is one of attnspec's own faults, on trial to prove the clauses."""
+        """Whether this is one of attnspec's own faults, judged to test the clauses."""
         return is_fault(self.card.id)
 
     @property
     def label(self) -> str:
-        """The id, with the letters of its runs where the id alone would not tell it from another."""
+        """The id, with the letters of its runs if it is ambiguous."""
         if self.is_ambiguous:
             return f"{self.card.id} ({' '.join(self.runs)})"
         return self.card.id
@@ -69,9 +75,10 @@ class JudgedSubject:
 
 @dataclass(frozen=True, slots=True)
 class JoinedRecords:
-    """All that a page shows. `changed` are ids of clauses that the runs word differently.
+    """All that a page shows.
 
-    `probes`: what was found out of a subject, by its number.
+    changed_clauses: ids of clauses that the runs word differently.  repeated_outcomes: how many
+    outcomes a later run replaced.  probes: what probes found, by the number of the subject.
     """
 
     runs: tuple[JoinedRun, ...]
@@ -87,58 +94,61 @@ class JoinedRecords:
 
     @property
     def is_strict(self) -> bool:
-        """Whether one of the runs was, so that recommendations count."""
+        """Whether recommendations count for the verdict, because one of the runs was strict."""
         return any(run.record.header.strict for run in self.runs)
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices that subjects computed on, each with its name; a CPU is not among them."""
-        told = (subject.card.lives_in for subject in self.subjects)
-        return tuple(sorted({f"{lives['device']} ({lives['gpu']})"
-                             for lives in told if "gpu" in lives}))
+        """The GPUs on which subjects computed: `cuda:0 (NVIDIA …)`."""
+        places = (subject.card.lives_in for subject in self.subjects)
+        return tuple(sorted({f"{place['device']} ({place['gpu']})"
+                             for place in places if "gpu" in place}))
 
     def outcomes_of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())
 
     def outcomes_of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
-        """The outcomes of one subject by clause, in the clauses' order, clauses without any left out."""
-        found = {clause.id: self.outcomes_of(subject, clause.id) for clause in self.clauses}
-        return {clause: outcomes for clause, outcomes in found.items() if outcomes}
+        """The outcomes of one subject by clause, in the order of the clauses."""
+        every = {clause.id: self.outcomes_of(subject, clause.id) for clause in self.clauses}
+        return {clause: outcomes for clause, outcomes in every.items() if outcomes}
 
 
 def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
-    """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
+    """Joins records.
+
+    Runs of the same spec in the same environment are parts of one run; others stay apart.
+    """
     runs = tuple(JoinedRun(_environment_letter(place), record)
                  for place, record in enumerate(records))
-    cast = _SubjectNumbers()
+    numbers = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
-    seen = 0
+    every = 0
     for run in runs:
         for outcome in run.record.outcomes:
-            outcomes[(cast.number(run, outcome.subject), outcome.clause, outcome.dtype)] = outcome
-            seen += 1
-        # whom these met has no verdicts
+            outcomes[numbers.number(run, outcome.subject), outcome.clause, outcome.dtype] = outcome
+            every += 1
+        # the subjects of these runs have no verdicts
         if not (run.record.puts or run.record.blocks or run.record.ranks):
-            cast.meet(run)
-    probes = _probes_of_runs(runs, cast)
-    people = cast.people(outcomes)
+            numbers.take_cards(run)
+    probes = _probes_of_runs(runs, numbers)
+    subjects = numbers.list_subjects(outcomes)
     clauses, changed = _clauses_of_runs(runs, outcomes.values())
     return JoinedRecords(
         runs=runs, clauses=clauses, outcomes=outcomes, changed_clauses=changed,
-        repeated_outcomes=seen - len(outcomes),
-        probes=probes, subjects=tuple(judged for judged in people if not judged.is_fault),
-        faults=tuple(judged for judged in people if judged.is_fault),
+        repeated_outcomes=every - len(outcomes), probes=probes,
+        subjects=tuple(judged for judged in subjects if not judged.is_fault),
+        faults=tuple(judged for judged in subjects if judged.is_fault),
         _by_clause=_group_outcomes(outcomes))
 
 
 def _probes_of_runs(runs: Sequence[JoinedRun],
-                    cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
-    found: dict[int, list[SubjectProbed]] = {}
+                    numbers: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
+    groups: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
-            found.setdefault(cast.number(run, probed.subject), []).append(probed)
-    return {number: tuple(probed) for number, probed in found.items()}
+            groups.setdefault(numbers.number(run, probed.subject), []).append(probed)
+    return {number: tuple(probed) for number, probed in groups.items()}
 
 
 def _environment_letter(place: int) -> str:
@@ -150,7 +160,7 @@ def _environment_letter(place: int) -> str:
 
 @dataclass(slots=True)
 class _SubjectNumbers:
-    """Gives every subject of every environment a number, and remembers which runs it was met in."""
+    """Gives every subject of every environment a number, and remembers which runs it is in."""
 
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
     cards: dict[int, SubjectKnown] = field(default_factory=dict)
@@ -168,60 +178,61 @@ class _SubjectNumbers:
             letters.append(run.letter)
         return number
 
-    def meet(self, run: JoinedRun) -> None:
-        """Take the cards of a run."""
+    def take_cards(self, run: JoinedRun) -> None:
+        """Takes the cards of the subjects of a run."""
         for known in run.record.subjects:
             self.cards[self.number(run, known.card.id)] = known
 
-    def people(self, outcomes: Iterable[Key]) -> tuple[JudgedSubject, ...]:
+    def list_subjects(self, outcomes: Iterable[Key]) -> tuple[JudgedSubject, ...]:
         """Lists all subjects, sorted by id; one that was never loaded gets a blank card."""
-        met: dict[int, set[DType]] = {number: set() for number in self.ids}
+        dtypes: dict[int, set[DType]] = {number: set() for number in self.ids}
         for number, _, dtype in outcomes:
-            met[number].add(dtype)
+            dtypes[number].add(dtype)
         ids = list(self.ids.values())
-        everybody = (self._make_judged_subject(number, dtypes, ids.count(self.ids[number]) > 1)
-                     for number,
-                     dtypes in met.items())
-        return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
-
-    def _make_judged_subject(self, number: int, dtypes: set[DType],
-                             is_ambiguous: bool) -> JudgedSubject:
-        known = self.cards.get(number) or SubjectKnown(_blank_card(self.ids[number]))
-        ordered = tuple(dtype for dtype in DType if dtype in dtypes)
-        return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]),
-                             ordered, is_ambiguous)
+        subjects = []
+        for number, of_subject in dtypes.items():
+            known = self.cards.get(number) or SubjectKnown(_blank_card(self.ids[number]))
+            ordered = tuple(dtype for dtype in DType if dtype in of_subject)
+            subjects.append(JudgedSubject(
+                number, known.card, known.broken, tuple(self.letters[number]), ordered,
+                is_ambiguous=ids.count(self.ids[number]) > 1))
+        return tuple(sorted(subjects, key=lambda judged: (judged.card.id, judged.number)))
 
 
 def _blank_card(subject: str) -> SubjectCard:
     return SubjectCard(subject, "", "", "", "", "", {}, {}, {}, ())
 
 
-def _clauses_of_runs(runs: Sequence[JoinedRun],
-                     outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...],
-                                                           frozenset[str]]:
-    """The clauses of all runs, themes together; one that only an outcome names gets its id for a text."""
-    found: dict[str, ClauseText] = {}
+def _clauses_of_runs(
+    runs: Sequence[JoinedRun], outcomes: Iterable[Outcome],
+) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
+    """The clauses of all runs, sorted by theme, and the ids of those with several wordings.
+
+    A clause that only an outcome names has no text but its id.
+    """
+    texts: dict[str, ClauseText] = {}
     changed: set[str] = set()
     for run in runs:
         for clause in run.record.header.clauses:
             text = replace(clause, theme=clause.theme or _theme_of(clause.id))
-            if found.setdefault(text.id, text) != text:
+            if texts.setdefault(text.id, text) != text:
                 changed.add(text.id)
     for outcome in outcomes:
-        found.setdefault(outcome.clause,
-                         ClauseText(outcome.clause, _theme_of(outcome.clause), outcome.level))
-    themes = list(dict.fromkeys(text.theme for text in found.values()))
-    return tuple(sorted(found.values(),
-                        key=lambda text: themes.index(text.theme))), frozenset(changed)
+        text = ClauseText(outcome.clause, _theme_of(outcome.clause), outcome.level)
+        texts.setdefault(outcome.clause, text)
+    themes = list(dict.fromkeys(text.theme for text in texts.values()))
+    ordered = sorted(texts.values(), key=lambda text: themes.index(text.theme))
+    return tuple(ordered), frozenset(changed)
 
 
 def _theme_of(clause: str) -> str:
     return clause.partition(".")[0]
 
 
-def _group_outcomes(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str],
-                                                                tuple[Outcome, ...]]:
-    """Outcomes by subject and clause, widest dtype first."""
+def _group_outcomes(
+    outcomes: Mapping[Key, Outcome],
+) -> Mapping[tuple[int, str], tuple[Outcome, ...]]:
+    """Groups outcomes by subject and clause, the widest dtype first."""
     order = list(DType)
     groups: dict[tuple[int, str], list[Outcome]] = {}
     for (number, clause, _), outcome in outcomes.items():
@@ -232,7 +243,7 @@ def _group_outcomes(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str],
 
 @dataclass(frozen=True, slots=True)
 class ClauseRow:
-    """One subject under one clause, at one dtype or at several that fared alike without anything measured."""
+    """A subject under a clause, at all dtypes with the same verdict and nothing measured."""
 
     anchor: str
     subject: JudgedSubject
@@ -245,9 +256,10 @@ class ClauseRow:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A cell of the matrix. `target` is the anchor that it leads to; without a sign nothing was tried.
+    """A cell of the matrix: a subject, a clause and a dtype.
 
-    title: whose it is, and how it fared; empty where there is but one subject, whose margins stand with the clause.
+    sign: empty if nothing was tried.  title: the subject and the verdict; empty if the page has
+    one subject only. target: the anchor to which the cell leads.
     """
 
     is_first: bool
@@ -259,7 +271,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class ClauseEntry:
-    """A clause with all that is shown of it. `squares` has one place a subject and dtype."""
+    """A clause with all that is shown of it. squares: one for each subject and dtype."""
 
     number: int
     clause: ClauseText
@@ -274,7 +286,10 @@ class ClauseEntry:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The entries of one file of the spec. idle: how many of its clauses apply to nobody, and have no entry."""
+    """The entries of one file of the spec.
+
+    idle: how many of its clauses have no entry, because they apply to nobody.
+    """
 
     name: str
     entries: tuple[ClauseEntry, ...]
@@ -282,32 +297,34 @@ class Theme:
 
 
 def group_by_theme(joined: JoinedRecords) -> tuple[Theme, ...]:
-    """Groups all clauses that apply to somebody, with their outcomes, by theme; a theme of which none does has no
-    entry.
-    """
-    idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
+    """Groups by theme the clauses that apply to a subject, with their outcomes."""
+    idle = {clause.id for clause in applying_to_nobody(joined)}
+    themes = []
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
         clauses = tuple(group)
         entries = tuple(_clause_entry(joined, number, clause)
                         for number, clause in clauses if clause.id not in idle)
-        found.append(Theme(name, entries, len(clauses) - len(entries)))
-    return tuple(found)
+        themes.append(Theme(name, entries, len(clauses) - len(entries)))
+    return tuple(themes)
 
 
 def applying_to_nobody(joined: JoinedRecords) -> tuple[ClauseText, ...]:
-    """Clauses that were found to apply to none of these implementations."""
-    tried = {outcome.clause for outcome in joined.outcomes.values()}
-    applying = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict is not Verdict.INAPPLICABLE}
-    return tuple(clause for clause in joined.clauses if clause.id in tried - applying)
+    """The clauses that were asked and apply to none of the subjects."""
+    asked, applying = set[str](), set[str]()
+    for outcome in joined.outcomes.values():
+        asked.add(outcome.clause)
+        if outcome.verdict is not Verdict.INAPPLICABLE:
+            applying.add(outcome.clause)
+    return tuple(clause for clause in joined.clauses if clause.id in asked - applying)
 
 
 def finding_anchor(clause: int, subject: JudgedSubject) -> str:
-    """Names the place on the page of a subject's finding under a clause (by its number)."""
+    """The anchor on the page of a subject's finding under a clause. clause: its number."""
     return f"f{clause}.{subject.number}"
 
 
 def shade_verdict(verdict: Verdict, level: Level) -> str:
-    """The colour class of an outcome: a failure of what is merely advised is drawn lighter."""
+    """The class of an outcome's colour. A failure under a clause that only advises is lighter."""
     css = SIGNS[verdict].css
     if verdict in FAILURES and level is not Level.MUST:
         return f"{css} soft"
@@ -319,9 +336,10 @@ def _clause_entry(joined: JoinedRecords, number: int, clause: ClauseText) -> Cla
                  for row in _clause_rows(joined, number, subject))
     verdicts = [outcome.verdict for subject in joined.subjects
                 for outcome in joined.outcomes_of(subject, clause.id)]
-    # a clause that somebody cannot be asked is still marked by how the others fared
-    telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
-    worst = gravest_verdict(telling) if telling else None
+    # the sign of a clause is that of the subjects to which it applies, if there are any
+    applicable = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE]
+    worst = gravest_verdict(applicable or verdicts) if verdicts else None
+    instruments = dict.fromkeys(row.outcome.instrument for row in rows)
     return ClauseEntry(
         number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
         squares=tuple(square for subject in joined.subjects
@@ -329,24 +347,23 @@ def _clause_entry(joined: JoinedRecords, number: int, clause: ClauseText) -> Cla
         worst=SIGNS[worst] if worst else None,
         css=shade_verdict(worst, clause.level) if worst else "idle",
         is_changed=clause.id in joined.changed_clauses,
-        instruments=tuple(dict.fromkeys(row.outcome.instrument
-                                        for row in rows if row.outcome.instrument)))
+        instruments=tuple(filter(None, instruments)))
 
 
 def tally_verdicts(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
-    """How often each verdict occurs, gravest first."""
-    listed = list(verdicts)
-    return tuple((SIGNS[verdict], listed.count(verdict)) for verdict in SIGNS if verdict in listed)
+    """Counts each verdict, the gravest first."""
+    counts = Counter(verdicts)
+    return tuple((SIGNS[verdict], counts[verdict]) for verdict in SIGNS if verdict in counts)
 
 
 def _group_same_outcomes(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
-    """Outcomes side by side that say the same: same verdict, same reason, nothing measured."""
+    """Groups neighbours with the same verdict and reason and nothing measured."""
     return [list(group) for _, group in groupby(outcomes, key=_outcome_sameness)]
 
 
 def _outcome_sameness(outcome: Outcome) -> tuple[object, ...]:
-    own = outcome.dtype if outcome.verdict in DECIDED or outcome.cases else None
-    return outcome.verdict, outcome.reason, own
+    is_measured = outcome.verdict in DECIDED or outcome.cases > 0
+    return outcome.verdict, outcome.reason, outcome.dtype if is_measured else None
 
 
 def _clause_rows(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[ClauseRow]:
@@ -369,27 +386,28 @@ def _row_anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
 
 
 def _make_squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
+    if not subject.dtypes:
+        return [Square(is_first=True)]
     groups = _group_same_outcomes(joined.outcomes_of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
-    made: Mapping[DType, Square] = {
-        outcome.dtype: _make_square(number, subject, outcome, group[0].dtype, is_alone=is_alone)
-        for group in groups for outcome in group
-    }
-    first = subject.dtypes[:1]
-    return ([made.get(dtype) or Square(is_first=dtype in first)
-             for dtype in subject.dtypes] or [Square(is_first=True)])
+    squares = {dtype: Square(is_first=dtype is subject.dtypes[0]) for dtype in subject.dtypes}
+    for group in groups:
+        for outcome in group:
+            squares[outcome.dtype] = _make_square(number, subject, outcome, group[0].dtype,
+                                                  is_alone=is_alone)
+    return [squares[dtype] for dtype in subject.dtypes]
 
 
 def _make_square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *,
                  is_alone: bool) -> Square:
+    """row: the first dtype of the row that the outcome shares with others like it."""
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
-    said = (f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding
-            else "")
-    return Square(
-        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign,
-        css=shade_verdict(outcome.verdict, outcome.level),
-        title="" if is_alone
-        else f"{subject.label} {SHORT_NAMES[outcome.dtype]}: {sign.word}{said}",
-        target=finding_anchor(number, subject) if is_finding else _row_anchor(number, subject,
-                                                                              row))
+    title = ""
+    if not is_alone:
+        title = f"{subject.label} {SHORT_NAMES[outcome.dtype]}: {sign.word}"
+        if outcome.worst and not is_finding:
+            title += f", margin {format_figure(outcome.worst.margin)}"
+    target = finding_anchor(number, subject) if is_finding else _row_anchor(number, subject, row)
+    return Square(is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign,
+                  css=shade_verdict(outcome.verdict, outcome.level), title=title, target=target)

@@ -1,6 +1,7 @@
-"""Renders the page: templates, style and script lie in reports/page/ and end up in one file.
+"""Renders the HTML page of one or several runs. Templates, style and script lie in reports/page/.
 
-Its findings are cards: one for all that one bug makes an implementation fail, worst first.
+A card of the page shows all clauses that one bug makes an implementation fail; the worst card
+comes first.
 """
 
 from __future__ import annotations
@@ -63,21 +64,28 @@ from attnspec.report.joined import (
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
 from attnspec.report.pictures import PALETTE_STEPS, PictureGrid, fit_pictures
 from attnspec.report.sections import RANKING_EXITS, PageSection, SectionMaker, check_shown, make_ranking
-from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
+from attnspec.report.summary import (
+    LEGEND,
+    Summary,
+    exit_words,
+    find_silences,
+    name_clauses,
+    never_decided,
+    summarise_runs,
+)
 
-# how many picture cells a page draws before it refers to the record instead
-PICTURED_CELLS = 1_100
-# how many findings that gate stand open; the rest can be opened one by one
-OPEN_FINDINGS = 24
+PICTURED_CELLS = 1_100  # cells of pictures that a page draws; it refers to the record for further ones
+OPEN_FINDINGS = 24  # findings that gate and stand open; the others can be opened one by one
 
 
 @dataclass(frozen=True, slots=True)
 class PageFinding:
-    """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them.
+    """A card of the page: an implementation that fails a clause.
 
-    cause: what is likely behind it, None if nobody knows.  alike: the findings under further clauses that this cause
-    explains, too.  known: what the library's folder says of it.  failures: how many the cause explains, by which the
-    console names the first.
+    outcomes: those of the failing dtypes, the gravest first.  pictures: of the first outcome.
+    cause: what is likely behind it; None if unknown.  alike: the findings under other clauses that
+    the same cause explains.  known: what the library's folder says of it.  failures: how many
+    outcomes the cause explains.
     """
 
     anchor: str
@@ -98,19 +106,22 @@ class PageFinding:
 
     @property
     def clauses(self) -> int:
-        """How many clauses fail by it."""
+        """How many clauses the card shows."""
         return 1 + len(self.alike)
 
     @property
     def explains(self) -> str:
-        """`16 clauses and 1 recommendation`: what the console counts, and what does not gate."""
+        """`16 clauses and 1 recommendation`: how many gate, and how many do not."""
         gating = sum(each.does_gate for each in (self, *self.alike))
-        told = {"clause": gating, "recommendation": self.clauses - gating}
-        return " and ".join(count_noun(number, noun) for noun, number in told.items() if number)
+        counts = {"clause": gating, "recommendation": self.clauses - gating}
+        return " and ".join(count_noun(number, noun) for noun, number in counts.items() if number)
 
 
 def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
-    """All findings about implementations (those about faults are the trust matrix), worst first."""
+    """Makes the cards of all implementations, the worst first.
+
+    Failures of faults are shown by the trust matrix.
+    """
     cards = [card for subject in joined.subjects
              for card in _findings_of_one(joined, subject, strict=strict)]
     return _add_pictures_to_page(sorted(cards, key=_page_gravity))
@@ -118,11 +129,12 @@ def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, 
 
 def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *,
                      strict: bool) -> Iterator[PageFinding]:
-    """Makes a card for each cause, and for each clause without a known cause, or not as listed."""
-    every = [_make_finding(number, clause, subject, joined.outcomes_of(subject, clause.id),
-                           strict=strict)
-             for number, clause in enumerate(joined.clauses)]
-    left = {finding.clause.id: finding for finding in every if finding}
+    """Makes a card for each cause, then one for each other clause that fails."""
+    left = dict[str, PageFinding]()
+    for number, clause in enumerate(joined.clauses):
+        outcomes = joined.outcomes_of(subject, clause.id)
+        if finding := _make_finding(number, clause, subject, outcomes, strict=strict):
+            left[clause.id] = finding
     failures = [outcome for finding in left.values()
                 for outcome in finding.outcomes if outcome.verdict in FAILURES]
     for group in _group_by_cause(failures, strict=strict):
@@ -136,32 +148,32 @@ def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *,
 
 
 def _group_by_cause(failures: Sequence[Outcome], *, strict: bool) -> Sequence[ExplainedFailures]:
-    """What gates by its causes, as the head of the page and the console count them; advice that fails for one of these
-    joins it.
-    """
+    """Groups the failures that gate by cause; advice that fails for such a cause joins it."""
     gating = [failure for failure in failures if failure.does_gate(strict=strict)]
     groups = list(explain_bugs(gating))
-    for beside in explain_bugs(failures) if len(gating) < len(failures) else ():
-        advice = tuple(failure
-                       for failure in beside.failures if not failure.does_gate(strict=strict))
-        host = max(groups, key=lambda group: _count_shared_failures(group, beside), default=None)
-        if advice and host and host.cause and beside.cause and _count_shared_failures(host,
-                                                                                      beside):
+    if len(gating) == len(failures):
+        return groups
+    for mixed in explain_bugs(failures):
+        advice = tuple(each for each in mixed.failures if not each.does_gate(strict=strict))
+        if not advice:
+            continue
+        host = max(groups, key=lambda group: _count_shared_failures(group, mixed), default=None)
+        if host and host.cause and mixed.cause and _count_shared_failures(host, mixed):
             groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))
-        elif advice:
-            groups.append(replace(beside, failures=advice))
+        else:
+            groups.append(replace(mixed, failures=advice))
     return groups
 
 
-def _count_shared_failures(group: ExplainedFailures, beside: ExplainedFailures) -> int:
-    """How many failures two groups have in common."""
-    return sum(failure in beside.failures for failure in group.failures)
+def _count_shared_failures(group: ExplainedFailures, other: ExplainedFailures) -> int:
+    return sum(failure in other.failures for failure in group.failures)
 
 
 def _lead_with(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
-    """The same with what the cause explains in front: the title and the case that is shown are of one dtype."""
-    mine = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
-    return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
+    """Puts the outcomes first that the cause explains, so that title and case are of one dtype."""
+    dtypes = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
+    ordered = sorted(finding.outcomes, key=lambda each: each.dtype not in dtypes)
+    return replace(finding, outcomes=tuple(ordered))
 
 
 def _sign_of_advice(outcome: Outcome) -> Sign:
@@ -174,25 +186,25 @@ def _make_finding(
     number: int, clause: ClauseText, subject: JudgedSubject, outcomes: tuple[Outcome, ...], *,
     strict: bool,
 ) -> PageFinding | None:
-    failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS),
-                    key=_outcome_gravity)
-    if not failed:
+    failing = [outcome for outcome in outcomes if outcome.verdict in FINDINGS]
+    if not failing:
         return None
-    worst, does_gate = failed[0], any(o.does_gate(strict=strict) for o in failed)
+    worst, *others = sorted(failing, key=_outcome_gravity)
+    does_gate = any(outcome.does_gate(strict=strict) for outcome in failing)
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
+    known = {finding.id: finding for outcome in (worst, *others)
+             for finding in explaining_findings(subject, outcome)}
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject,
-        outcomes=tuple(failed),
+        outcomes=(worst, *others),
         sign=_sign_of_advice(worst) if is_advice else SIGNS[worst.verdict],
         css=shade_verdict(worst.verdict, worst.level),
-        dtypes=" ".join(SHORT_NAMES[o.dtype] for o in outcomes if o in failed),
-        does_gate=does_gate,
-        known=tuple({known.id: known for outcome in failed
-                     for known in explaining_findings(subject, outcome)}.values()))
+        dtypes=" ".join(SHORT_NAMES[outcome.dtype] for outcome in failing),
+        does_gate=does_gate, known=tuple(known.values()))
 
 
 def measured_margin(outcome: Outcome) -> float:
-    """The margin of the counterexample; 0 where none was measured."""
+    """The margin of the counterexample: 0 if none was measured, infinite if it is NaN."""
     measured = outcome.evidence.measured if outcome.evidence else None
     if measured is None:
         return 0.0
@@ -208,39 +220,35 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 def _page_gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
     return (not finding.does_gate, LEVEL_WEIGHTS[first.level], SIGNS[first.verdict].rank,
-            -finding.failures,
-            -finding.clauses,
-            *rank_clarity(first), *_outcome_gravity(first))
+            -finding.failures, -finding.clauses, *rank_clarity(first), *_outcome_gravity(first))
 
 
-def _add_pictures_to_page(found: list[PageFinding]) -> tuple[PageFinding, ...]:
-    """The findings with their pictures, as long as the page has room for them; the first few stand open."""
-    opened = [replace(finding, is_open=finding.does_gate and place < OPEN_FINDINGS)
-              for place, finding in enumerate(found)]
-    evidence = [finding.outcomes[0].evidence for finding in found]
+def _add_pictures_to_page(findings: list[PageFinding]) -> tuple[PageFinding, ...]:
+    """Adds pictures to the findings while there is room, and opens the first findings."""
+    evidence = [finding.outcomes[0].evidence for finding in findings]
     cases = [each.pictures if each else () for each in evidence]
     drawn = fit_pictures(cases, PICTURED_CELLS, PICTURED_CELLS)
-    return tuple(replace(finding, omitted=len(pictures)) if grids is None
-                 else replace(finding, pictures=grids)
-                 for finding, pictures, grids in zip(opened, cases, drawn, strict=True))
+    with_pictures = []
+    for place, (finding, pictures, grids) in enumerate(zip(findings, cases, drawn, strict=True)):
+        is_open = finding.does_gate and place < OPEN_FINDINGS
+        omitted = len(pictures) if grids is None else 0
+        with_pictures.append(replace(finding, is_open=is_open, pictures=grids or (),
+                                     omitted=omitted))
+    return tuple(with_pictures)
 
 
 _MATHML_NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({
     "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "mfrac",
-    "msqrt",
-    "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts",
-    "mprescripts",
-    "none", "mtable", "mtr", "mtd", "menclose", "mfenced",
+    "msqrt", "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts",
+    "mprescripts", "none", "mtable", "mtr", "mtd", "menclose", "mfenced",
 })
 _ATTRIBUTES = frozenset({
     "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "form",
-    "separator",
-    "symmetric", "largeop", "movablelimits", "accent", "accentunder", "linethickness", "width",
-    "height",
-    "depth", "lspace", "rspace", "minsize", "maxsize", "columnalign", "rowspacing",
-    "columnspacing",
-    "columnlines", "rowlines", "notation", "open", "close", "separators",
+    "separator", "symmetric", "largeop", "movablelimits", "accent", "accentunder", "linethickness",
+    "width", "height", "depth", "lspace", "rspace", "minsize", "maxsize", "columnalign",
+    "rowspacing", "columnspacing", "columnlines", "rowlines", "notation", "open", "close",
+    "separators",
 })
 _CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3,
              "munderover": 3}
@@ -248,7 +256,7 @@ _CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover":
 
 @lru_cache(maxsize=1024)
 def formula_markup(latex: str) -> Markup | None:
-    """The formula as MathML, or None where it cannot be converted whole: then the LaTeX itself is shown."""
+    """Converts LaTeX to MathML; None if that fails, and the LaTeX is to be shown."""
     if not latex.strip() or not _is_balanced(latex):
         return None
     try:
@@ -260,13 +268,16 @@ def formula_markup(latex: str) -> Markup | None:
 
 
 def _is_balanced(latex: str) -> bool:
-    """Whether all braces close: the converter would draw half a formula and say nothing."""
+    """Whether all braces close.
+
+    If they do not, the converter draws half a formula without an error.
+    """
     bare = latex.replace(r"\{", "").replace(r"\}", "")
     return bare.count("{") == bare.count("}")
 
 
 def _is_plain(drawn: str) -> bool:
-    r"""Whether this is MathML and nothing else. The converter copies the inside of \text as it stands, tags and all."""
+    r"""Whether this is MathML alone. The converter copies what stands in \text, tags included."""
     try:
         root = ElementTree.fromstring(drawn)
     except ElementTree.ParseError:
@@ -289,22 +300,24 @@ TEMPLATE_FILES: Mapping[str, str] = {
 
 @lru_cache(maxsize=1)
 def page_environment() -> Environment:
-    """The environment that every page and picture is rendered in. What a record holds is escaped."""
+    """Makes the Jinja environment of all pages and pictures.
+
+    It escapes whatever a record holds.
+    """
     source = folder("reports") / "page"
     environment = Environment(
         loader=FileSystemLoader(source),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": format_figure, "duration": format_duration, "gauge": gauge_margin,
-        "moment": format_moment,
-        "counted": count_noun, "mathml": formula_markup, "plainly": yes_or_no, "exit": exit_words,
-        "web": web_address, "language": language_of_text, "breakable": _breakable_markup,
-        "short": SHORT_NAMES.__getitem__,
-        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor,
+        "anchor": clause_anchor, "breakable": _breakable_markup, "counted": count_noun,
+        "duration": format_duration, "exit": exit_words, "figure": format_figure,
+        "gauge": gauge_margin, "grouped": group_digits, "language": language_of_text,
+        "library": _library_folder, "listed": list_defaults, "mathml": formula_markup,
+        "moment": format_moment, "named": name_clauses, "plainly": yes_or_no,
         "prose": _prose_markup,
-        "said": word_for_reader, "library": _library_folder, "listed": list_defaults,
-        "verbatim": _verbatim_markup}
+        "said": word_for_reader, "short": SHORT_NAMES.__getitem__, "thread": name_thread,
+        "verbatim": _verbatim_markup, "web": web_address}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -313,7 +326,7 @@ def page_environment() -> Environment:
 
 
 def _prose_markup(text: str) -> Markup:
-    """A text whose `code` is set as code, and whose addresses lead there."""
+    """Sets `code` of a text as code, and makes links of its addresses."""
     return Markup("").join(map(_piece_markup, _PIECES.split(text)))
 
 
@@ -324,23 +337,23 @@ def _piece_markup(part: str) -> Markup:
     if part.startswith("`") and part.endswith("`") and len(part) > 1:
         return Markup("<code>{0}</code>").format(part.strip("`"))
     if web_address(part):
-        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part,
-                                                                                name_thread(part))
+        link = Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>')
+        return link.format(part, name_thread(part))
     return Markup.escape(part)
 
 
 def _library_folder(name: str) -> str:
-    """The folder of a subject's library, of an id or of `JudgedSubject.library`."""
+    """The library's folder: of a subject's id, or of `JudgedSubject.library`."""
     return name.partition("/")[0]
 
 
 def _verbatim_markup(text: str) -> Markup:
-    """A long text between tags, where quotes need no escape and would take five signs each."""
+    """Escapes a text between tags. Quotes stay as they are: escaped, they take five signs each."""
     return Markup(html.escape(text, quote=False))
 
 
 def _breakable_markup(name: str) -> Markup:
-    """A long identifier that may be broken after its separators."""
+    """Allows a line break after each separator of a long identifier."""
     broken = Markup.escape(name)
     for separator in ("/", "_", "."):
         broken = broken.replace(separator, Markup(f"{separator}<wbr>"))
@@ -349,8 +362,8 @@ def _breakable_markup(name: str) -> Markup:
 
 AXES: Mapping[str, str] = {
     "B": "batch", "H": "query heads", "Hkv": "key and value heads", "T": "query length",
-    "S": "key and value length",
-    "D": "head width (d_k)", "Dv": "head width of the values", "M": "model width (d_model)",
+    "S": "key and value length", "D": "head width (d_k)", "Dv": "head width of the values",
+    "M": "model width (d_model)",
 }
 
 
@@ -363,80 +376,83 @@ def write_page(records: Sequence[RunRecord], path: Path, *, compared: RunCompari
 def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None = None,
                 past: History | None = None,
                 further: Sequence[SectionMaker] = ()) -> str:
-    """The page of one or several runs as one HTML document that needs nothing else.
+    """Renders one or several runs as one HTML document that needs no other file.
 
     It shows what the records hold: verdicts, answers to probes, a ranking, or several of these.
-    compared, past: how the runs stand to an earlier one, and the runs before them, where that is wanted.
-    further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
+    compared: how the runs stand to an earlier one.  past: the runs before them.  further: makers
+    of sections for what else was measured. Raises UsageError if a record measured something that
+    no section shows.
     """
-    earlier = {"compared": compared, "history": past, "rounding": MARGIN_FACTOR}
-    return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further),
-                                                                **earlier})
+    variables = {**_page_variables(show_hidden(records), further),
+                 "compared": compared, "history": past, "rounding": MARGIN_FACTOR}
+    return page_environment().get_template("page.html").render(variables)
 
 
 def _page_variables(records: Sequence[RunRecord],
                     further: Sequence[SectionMaker]) -> Mapping[str, object]:
-    """Collects all that the templates speak of."""
+    """Collects the variables of the templates."""
     joined = join_records(records)
-    made = (make(records) for make in (*further, ranking_section))
-    sections = tuple(section for section in made if section)
+    drawn = (draw_section(records) for draw_section in (*further, ranking_section))
+    sections = tuple(section for section in drawn if section)
     check_shown(records, sections)
     is_judged = bool(joined.outcomes) or not (sections or joined.probes)
     summary = summarise_runs(joined, strict=joined.is_strict)
-    looked = make_audit(joined) if is_judged and is_audit(joined) else None
-    found = looked.habits if looked else find_habits(joined) if joined.probes else None
+    audit = make_audit(joined) if is_judged and is_audit(joined) else None
+    if audit:
+        habits: ConventionTable | None = audit.habits
+        title = _audit_headline(audit, summary)
+        verdicts = _common_variables(joined)
+    else:
+        habits = find_habits(joined) if joined.probes else None
+        title = _title_of_page(summary, next(iter(sections), None), habits, is_judged=is_judged)
+        verdicts = _verdict_variables(joined) if is_judged else {}
     return {
         "joined": joined, "strict": joined.is_strict, "summary": summary,
         "environment": _environments_of_runs(joined),
-        "sections": sections, "is_judged": is_judged, "audit": looked,
-        "habits": found, "answers": collect_answers(found) if found else None,
-        "title": _audit_headline(looked, summary) if looked else _title_of_page(
-            summary, next(iter(sections), None), found, is_judged=is_judged),
-        **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged
-           else {}),
+        "sections": sections, "is_judged": is_judged, "audit": audit,
+        "habits": habits, "answers": collect_answers(habits) if habits else None,
+        "title": title, **verdicts,
         "held": compared_runs(joined), "conventions": _conventions_of_page(joined),
-        "legend": LEGEND, "axes": AXES,
-        "levels": PALETTE_STEPS,
+        "legend": LEGEND, "axes": AXES, "levels": PALETTE_STEPS,
     }
 
 
 def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
-    """The ranking of kernels as a section; None where no record has one."""
-    ranked = make_ranking(records)
-    if ranked is None:
+    """Draws the ranking of kernels as a section; None if no record has one."""
+    ranking = make_ranking(records)
+    if ranking is None:
         return None
-    html = page_environment().get_template("ranking.html").render(ranking=ranked)
-    return PageSection("Ranking", "ranking", ranked.headline, ranked.css, Markup(html),
-                       RANKING_EXITS,
-                       lambda record: bool(record.ranks))
+    section = page_environment().get_template("ranking.html").render(ranking=ranking)
+    return PageSection("Ranking", "ranking", ranking.headline, ranking.css, Markup(section),
+                       RANKING_EXITS, lambda record: bool(record.ranks))
 
 
 def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
-    """Picks the conventions that everybody is asked, and those that somebody here has an answer to."""
-    told = {name for each in joined.subjects
-            for name in (*each.card.conventions, *each.card.probed)}
-    return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
+    """The conventions that all subjects are asked, and those that a subject here answered."""
+    answered = {name for each in joined.subjects
+                for name in (*each.card.conventions, *each.card.probed)}
+    return {name: each for name, each in CONVENTIONS.items()
+            if not each.keyword or name in answered}
 
 
-def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
-    return looked.headline, "bad" if looked.unexplained or summary.interrupted_runs else "idle"
+def _audit_headline(audit: Audit, summary: Summary) -> tuple[str, str]:
+    return audit.headline, "bad" if audit.unexplained or summary.interrupted_runs else "idle"
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """Collects what only a page with verdicts speaks of."""
-    told = make_findings(joined, strict=joined.is_strict)
+    """Collects what only a page with verdicts shows that is no audit."""
+    findings = make_findings(joined, strict=joined.is_strict)
     return {
-        "findings": told,
-        "following": {other.clause.id for finding in told for other in finding.alike},
+        "findings": findings,
+        "following": {other.clause.id for finding in findings for other in finding.alike},
         "themes": group_by_theme(joined), "trust": measure_trust(joined),
-        "readings": collect_readings(joined),
-        "sizes": measure_subjects(joined),
+        "readings": collect_readings(joined), "sizes": measure_subjects(joined),
         "at_sizes": coverage_at_named_sizes(joined), **_common_variables(joined),
     }
 
 
 def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """Collects what pages of either kind speak of where there are verdicts."""
+    """Collects what any page with verdicts shows, be it an audit or not."""
     return {
         "silences": find_silences(joined), "never": never_decided(joined),
         "applies_to_nobody": applying_to_nobody(joined),
@@ -445,20 +461,20 @@ def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
 
 
 def _title_of_page(
-    summary: Summary, measured: PageSection | None, found: ConventionTable | None, *,
+    summary: Summary, measured: PageSection | None, habits: ConventionTable | None, *,
     is_judged: bool,
 ) -> tuple[str, str]:
-    """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
+    """The headline and its colour: of the verdicts, of what was measured, or of the probes."""
     if is_judged:
         return summary.title, summary.css
     if measured is not None:
         return measured.headline, measured.css
-    assert found is not None  # else it would be judged
-    return found.title
+    assert habits is not None  # a page without verdicts and sections has probes
+    return habits.title
 
 
 def _environments_of_runs(joined: JoinedRecords) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Rows of the environment table: a name, its value in every run, and whether the runs differ in it."""
+    """The rows of the environment table: a name, its value in each run, whether runs differ."""
     each = [run.record.header.environment for run in joined.runs]
     names = dict.fromkeys(name for environment in each for name in environment)
     rows = [(name, tuple(environment.get(name, "") for environment in each)) for name in names]

@@ -1,4 +1,4 @@
-"""Arrays as pictures: a grid of quantised colours that the style sheet owns, so that both themes show them well."""
+"""Lays out arrays as pictures: grids of colours that the style sheet defines for each theme."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from attnspec.core.nouns import Panel
 from attnspec.record.outcome import Picture
 from attnspec.report.figures import format_figure
 
-PALETTE_STEPS = 8          # steps of the sequential palette, and of each arm of the diverging one
-_MOST_CELLS_ABREAST = 16          # rows and columns that are drawn at most
-# up to so many columns the numbers themselves are written into the cells: three such stand abreast
-_COLUMNS_WITH_NUMBERS = 6
-_CELL_WIDTHS = (14, 46)    # width of a bare cell and of one with its number
+PALETTE_STEPS = 8  # of the sequential palette, and of each arm of the diverging one
+_MOST_CELLS_ABREAST = 16  # rows and columns that are drawn at most
+_COLUMNS_WITH_NUMBERS = 6  # pictures with at most so many columns have numbers in their cells: three fit side by side
+_CELL_WIDTHS = (14, 46)  # of a bare cell and of one with its number; here and below in pixels
 _CELL_HEIGHTS = (14, 24)
 _INDEX_MARGINS = (26, 14)  # left and top, for the indices
 
 MARKS: Mapping[str, str] = {"x": "masked", "u": "unjudged"}
-"""By the record's mark, the class of an entry."""
+"""The class of an entry, by its mark in the record."""
 
 MARK_MEANINGS: Mapping[str, str] = {
     "worst": "the worst entry", "masked": "masked", "unjudged": "not judged by this clause",
@@ -29,9 +28,10 @@ MARK_MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PictureCell:
-    """One entry in a picture: its corner, the CSS class of its colour, the text in it and the text of its tooltip.
+    """One entry of a picture.
 
-    overlay_css: the class of what is drawn over its colour; empty if nothing is.
+    x, y: its upper left corner.  css: the class of its colour.  text: in the cell.  title: its
+    tooltip.  overlay_css: the classes of what is drawn over the colour; empty if nothing is.
     """
 
     x: int
@@ -44,7 +44,10 @@ class PictureCell:
 
 @dataclass(frozen=True, slots=True)
 class PictureTick:
-    """An index beside the cells of a picture: the middle of its cell, and whether it is that of the worst entry."""
+    """An index at the edge of a picture.
+
+    at: the middle of its cell.  is_worst: whether the worst entry is there.
+    """
 
     at: int
     index: int
@@ -53,9 +56,11 @@ class PictureTick:
 
 @dataclass(frozen=True, slots=True)
 class PictureGrid:
-    """A picture ready to be drawn. `cropped` says what was left out; `low` and `high` are the ends of the scale.
+    """A picture that is ready to be drawn.
 
-    legend: the classes of entries that need a word, with it.  says: all of it for who cannot see it.
+    low, high: the ends of the scale.  crop_text: says which part is drawn; empty if all is.
+    legend: pairs of a class of entries and its meaning.  says: a description for readers who
+    cannot see it.
     """
 
     name: str
@@ -78,11 +83,16 @@ class PictureGrid:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where a number lies among the colours: 0 … LEVELS from `low` to `high`, or from 0 both ways where it diverges."""
+    """Maps numbers to colours: from `low` to `high`, or from 0 both ways if it diverges."""
 
     low: float
     high: float
     is_diverging: bool
+
+    @property
+    def lower_end(self) -> float:
+        """The number at the lower end of the colours."""
+        return -self.high if self.is_diverging else self.low
 
     def css(self, entry: float) -> str:
         """The class of an entry's colour."""
@@ -90,21 +100,27 @@ class _Scale:
             return "nan"
         if math.isinf(entry):
             return "inf"
-        arm = ("n" if entry < 0 else "p") if self.is_diverging else "s"
-        if step := self._step_of(abs(entry) if self.is_diverging else entry):
-            return f"{arm}{step}"
-        return "z"
+        if not self.is_diverging:
+            arm, step = "s", self._step_of(entry, self.low)
+        else:
+            arm, step = "n" if entry < 0 else "p", self._step_of(abs(entry), 0.0)
+        return f"{arm}{step}" if step else "z"
 
-    def _step_of(self, entry: float) -> int:
-        low = 0.0 if self.is_diverging else self.low
-        # halves: no overflow
-        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0
+    def _step_of(self, entry: float, low: float) -> int:
+        if self.high <= low:
+            return 0
+        # halves, so that differences of the largest numbers do not overflow
+        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2)
         return max(0, min(math.ceil(PALETTE_STEPS * share), PALETTE_STEPS))
 
 
 @dataclass(frozen=True, slots=True)
 class _ShownPart:
-    """The part of a picture that is drawn, and what its first entry counts as: in the array, and in the picture."""
+    """The part of a picture that is drawn.
+
+    corner: the indices of its first entry in the array.  skipped: the rows and columns of the
+    picture before it.
+    """
 
     picture: Picture
     entries: tuple[tuple[float | str, ...], ...]
@@ -113,9 +129,11 @@ class _ShownPart:
 
     def mark(self, row: int, column: int) -> str:
         """The class of an entry's mark; empty if it has none."""
-        top, left = self.skipped
-        line = "".join(self.picture.marks[top + row : top + row + 1])
-        return MARKS.get(line[left + column : left + column + 1], "")
+        row, column = row + self.skipped[0], column + self.skipped[1]
+        marks = self.picture.marks
+        if row < len(marks) and column < len(marks[row]):
+            return MARKS.get(marks[row][column], "")
+        return ""
 
     def is_worst(self, row: int, column: int) -> bool:
         """Whether the record calls it the worst entry."""
@@ -129,42 +147,42 @@ class _ShownPart:
 
 def make_grid(picture: Picture, around: tuple[int, int] = (0, 0),
               scale: _Scale | None = None) -> PictureGrid:
-    """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
+    """Lays out one array. A large one is cropped to a window about the entry `around`."""
     shown, scale = _crop_picture(picture, around), scale or _scale_of_picture(picture)
     rows, columns = shown.shape
-    is_roomy = columns <= _COLUMNS_WITH_NUMBERS
-    width, height = _CELL_WIDTHS[is_roomy], _CELL_HEIGHTS[is_roomy]
+    has_numbers = columns <= _COLUMNS_WITH_NUMBERS
+    width, height = _CELL_WIDTHS[has_numbers], _CELL_HEIGHTS[has_numbers]
     cells = tuple(_picture_cells(shown, scale, (width, height)))
-    row_at, column_at = picture.worst if len(picture.worst) == len(_INDEX_MARGINS) else (-1, -1)
+    worst_row, worst_column = picture.worst if len(picture.worst) == 2 else (-1, -1)
     return PictureGrid(
         name=picture.name, rows=picture.rows, columns=picture.columns, cells=cells,
-        row_ticks=_picture_ticks(shown.corner[0], rows, height, row_at),
-        column_ticks=_picture_ticks(shown.corner[1], columns, width, column_at),
+        row_ticks=_picture_ticks(shown.corner[0], rows, height, worst_row),
+        column_ticks=_picture_ticks(shown.corner[1], columns, width, worst_column),
         width=_INDEX_MARGINS[0] + columns * width, height=_INDEX_MARGINS[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=format_figure(-scale.high if scale.is_diverging else scale.low),
-        high=format_figure(scale.high),
+        low=format_figure(scale.lower_end), high=format_figure(scale.high),
         crop_text=_describe_crop(_full_shape(picture), shown.shape),
-        legend=_describe_legend(cells),
-        says=_describe_picture(shown, scale))
+        legend=_describe_legend(cells), says=_describe_picture(shown, scale))
 
 
 def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
-    """Draws all pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
+    """Lays out all pictures of a case, all cropped about the largest difference.
 
     What was expected and what was seen share one scale.
     """
     differences = [picture for picture in pictures if _is_difference(picture)]
-    shared = _shared_scale([picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)])
-    return tuple(make_grid(picture, _crop_shape(picture, differences),
-                           shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
+    compared = [picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)]
+    shared = _shared_scale(compared)
+    return tuple(make_grid(picture, _entry_to_show(picture, differences),
+                           shared if picture in compared else None)
                  for picture in pictures if picture.entries)
 
 
 def fit_pictures(cases: Iterable[Sequence[Picture]], room: int,
                  most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
-    """Draws the pictures of each case as long as there is room for so many cells, and none of more than `most`; None
-    where they are left out.
+    """Lays out the pictures of each case while there is room; None where they are left out.
+
+    room: how many cells all cases may have.  most: how many one case may have.
     """
     for pictures in cases:
         cells = sum(map(drawn_cells, pictures))
@@ -174,7 +192,7 @@ def fit_pictures(cases: Iterable[Sequence[Picture]], room: int,
 
 
 def drawn_cells(picture: Picture) -> int:
-    """How many entries of a picture are drawn, which is what it costs."""
+    """How many entries of a picture are drawn."""
     rows, columns = _shape_of_entries(picture.entries)
     return min(rows, _MOST_CELLS_ABREAST) * min(columns, _MOST_CELLS_ABREAST)
 
@@ -184,28 +202,33 @@ def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
                  for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
     entries = tuple(row[left : left + _MOST_CELLS_ABREAST]
                     for row in picture.entries[top : top + _MOST_CELLS_ABREAST])
-    row, column = picture.first if len(picture.first) == len(_INDEX_MARGINS) else (0, 0)
+    row, column = picture.first if len(picture.first) == 2 else (0, 0)
     return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
 
-def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
-    alike = [other for other in differences if _shape_of_entries(other.entries) == _shape_of_entries(picture.entries)]
-    return _worst_entry(alike[0]) if alike else (0, 0)
+def _entry_to_show(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
+    """The place of the largest difference in a picture of this shape, else the first entry."""
+    shape = _shape_of_entries(picture.entries)
+    for other in differences:
+        if _shape_of_entries(other.entries) == shape:
+            return _worst_entry(other)
+    return (0, 0)
 
 
 def _is_difference(picture: Picture) -> bool:
-    """Whether it is said to be; in older records the name says so: `difference`, or `this - that`."""
-    return picture.panel is Panel.DIFFERENCE or (
-        picture.panel is Panel.BESIDE
-        and ("difference" in picture.name.lower() or " - " in picture.name))
+    """Whether a picture shows a difference.
+
+    In older records the name says so: `difference`, or `this - that`.
+    """
+    if picture.panel is Panel.BESIDE:
+        return "difference" in picture.name.lower() or " - " in picture.name
+    return picture.panel is Panel.DIFFERENCE
 
 
 def _worst_entry(picture: Picture) -> tuple[int, int]:
-    """Row and column of the largest entry; one that is not finite is larger than any other."""
-    sizes = {
-        (row, column): _magnitude_of(entry) for row, line in enumerate(picture.entries)
-        for column, entry in enumerate(line)
-    }
+    """Row and column of the largest entry; one that is not finite is the largest."""
+    sizes = {(row, column): _magnitude_of(entry)
+             for row, line in enumerate(picture.entries) for column, entry in enumerate(line)}
     return max(sizes, key=sizes.__getitem__, default=(0, 0))
 
 
@@ -215,13 +238,14 @@ def _magnitude_of(entry: float | str) -> float:
 
 
 def _shape_of_entries(entries: Sequence[Sequence[float | str]]) -> tuple[int, int]:
-    return len(entries), max((len(row) for row in entries), default=0)
+    return len(entries), max(map(len, entries), default=0)
 
 
 def _full_shape(picture: Picture) -> tuple[int, int]:
-    rows, columns = (picture.whole if len(picture.whole) == len(_INDEX_MARGINS)
-                     else _shape_of_entries(picture.entries))
-    return rows, columns
+    if len(picture.whole) == 2:
+        rows, columns = picture.whole
+        return rows, columns
+    return _shape_of_entries(picture.entries)
 
 
 def _crop_start(place: int, length: int) -> int:
@@ -246,61 +270,70 @@ def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
 
 
 def _picture_cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
-    return [
-        _picture_cell(float(entry), shown, scale, (row, column), size)
-        for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
-    ]
+    return [_picture_cell(float(entry), shown, scale, (row, column), size)
+            for row, line in enumerate(shown.entries) for column, entry in enumerate(line)]
 
 
 def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int],
                   size: tuple[int, int]) -> PictureCell:
-    (row, column), mark = place, shown.mark(*place)
+    row, column = place
+    width, height = size
+    mark = shown.mark(row, column)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
-    is_told = size[0] == _CELL_WIDTHS[1] or not math.isfinite(entry)
-    over = [mark] if mark == "masked" or not is_judged else []
-    over += ["worst"] if shown.is_worst(row, column) else []
-    said = "".join(f", {MARK_MEANINGS[each]}" for each in over)
-    return PictureCell(_INDEX_MARGINS[0] + column * size[0], _INDEX_MARGINS[1] + row * size[1],
-                       scale.css(entry) if is_judged else "z",
-                       _format_entry(entry) if is_told and is_judged else "",
-                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) "
-                       f"= {format_figure(entry, 6)}{said}",
-                       " ".join(over))
+    overlays = []
+    if mark == "masked" or not is_judged:
+        overlays.append(mark)
+    if shown.is_worst(row, column):
+        overlays.append("worst")
+    css, text = "z", ""
+    if is_judged:
+        css = scale.css(entry)
+        if width == _CELL_WIDTHS[1] or not math.isfinite(entry):
+            text = _format_entry(entry)
+    meanings = "".join(f", {MARK_MEANINGS[each]}" for each in overlays)
+    index = f"({shown.corner[0] + row}, {shown.corner[1] + column})"
+    return PictureCell(_INDEX_MARGINS[0] + column * width, _INDEX_MARGINS[1] + row * height, css, text,
+                       f"{index} = {format_figure(entry, 6)}{meanings}", " ".join(overlays))
 
 
 def _format_entry(entry: float) -> str:
-    """A number as it fits into a cell: of one that needs a power of ten, one digit."""
+    """Writes a number with one digit if it needs a power of ten, else with two."""
     text = format_figure(entry, 2)
     return format_figure(entry, 1) if "×" in text else text
 
 
 def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
-    """The indices that are written, at the middle of their cells: not all where cells are small, that of the worst
-    entry in any case, and then not its neighbours.
+    """Places the indices: all of them if cells are wide, else every fourth.
+
+    That of the worst entry is always there; beside it there is no other among narrow cells.
     """
     step = 1 if count <= _COLUMNS_WITH_NUMBERS else 4
-    here = range(first, first + count)
-    written = [index for index in here[::step] if step == 1 or worst not in here or abs(index - worst) > 1]
+    indices = range(first, first + count)
+    written = set(indices[::step])
+    if worst in indices:
+        if step > 1:
+            written -= {worst - 1, worst + 1}
+        written.add(worst)
     return tuple(PictureTick((index - first) * size + size // 2, index, index == worst)
-                 for index in sorted({*written, *({worst} & set(here))}))
+                 for index in sorted(written))
 
 
 def _describe_legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
-    """Lists the marks among the cells, which are no colour of the scale."""
-    met = {name for cell in cells for name in cell.overlay_css.split()} | {
-        "nan" for cell in cells if cell.css in ("nan", "inf")}
-    return tuple((name, says) for name, says in MARK_MEANINGS.items() if name in met)
+    """Lists the marks among the cells that no colour of the scale shows."""
+    marks = {name for cell in cells for name in cell.overlay_css.split()}
+    if any(cell.css in ("nan", "inf") for cell in cells):
+        marks.add("nan")
+    return tuple((name, says) for name, says in MARK_MEANINGS.items() if name in marks)
 
 
 def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
-    """The picture in a sentence: its axes, its colours, and what is marked."""
+    """Describes a picture in a sentence: its axes, its colours, and what is marked."""
     picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
-    low = -scale.high if scale.is_diverging else scale.low
-    worst = (f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}."
-             if picture.worst[1:] else "")
-    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to "
-            f"{left + columns - 1} across; "
-            f"colours from {format_figure(low)} to {format_figure(scale.high)}.{worst}")
+    says = (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
+            f"colours from {format_figure(scale.lower_end)} to {format_figure(scale.high)}.")
+    if picture.worst[1:]:
+        says += f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}."
+    return says
 
 
 def _describe_crop(full: tuple[int, int], drawn: tuple[int, int]) -> str:

@@ -1,6 +1,7 @@
-"""Sections of the page for what a run measured in place of verdicts: a ranking, and what the suite's makers measure.
+"""Makes sections of the page for records without verdicts, such as a ranking of kernels.
 
-A ranking compares many kernels: the best first, and what is behind the failures of the others.
+A ranking compares many kernels: the best comes first, and the failures of the others have their
+likely causes.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from attnspec.report.figures import count_noun
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """One section, drawn already.
+    """A section of the page that is rendered already.
 
-    name: as the contents have it.  anchor: the id of its HTML.  headline, css: what it comes to, as a sentence and as
-    a colour.  html, style: the section, and what it needs beside the page's own style.  exits: what the exit codes of
-    such a run mean.  is_of: whether a record is of such a run.
+    name: its entry in the table of contents.  anchor: the id of its HTML.  headline, css: the
+    result as a sentence and as a colour.  html: the section.  style: its rules besides the page's
+    own.  exits: what the exit codes of such runs mean.  is_of: whether a record is of such a run.
     """
 
     name: str
@@ -38,19 +39,20 @@ class PageSection:
 
 
 SectionMaker: TypeAlias = Callable[[Sequence[RunRecord]], PageSection | None]
-"""Makes the section of all records together; None where none of them has anything for it."""
+"""Makes one section of all records; None if none of them has anything for it."""
 
 
 def check_shown(records: Iterable[RunRecord], sections: Iterable[PageSection] = (), *,
                 way: str = "In a checkout: python -m evaluation report RECORD") -> None:
-    """Raise UsageError for a record of which no section shows what it measured. way: how the user gets a page of it."""
+    """Raise UsageError for a record that measures attnspec itself and has no section.
+
+    way: how to get a page of it.
+    """
     shown = tuple(sections)
     for record in records:
         if record.measures_attnspec and not any(section.is_of(record) for section in shown):
-            raise UsageError(
-                "a record measures attnspec itself, its power or its false alarms, "
-                "and the installed package makes no "
-                f"page of that. {way}")
+            raise UsageError("a record measures attnspec itself, its power or its false alarms, and the "
+                             f"installed package makes no page of that. {way}")
 
 
 STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
@@ -64,12 +66,15 @@ RANKING_EXITS = {
     2: "a kernel was not judged, and all others conform; or the run was interrupted",
 }
 MOST_CAUSES = 12
-"""So many likely causes are listed with the kernels that have them."""
+"""How many likely causes, and how many failing clauses, a ranking lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """One row of the ranking: a kernel. place: from 1; kernels of the same verdict and score share it."""
+    """A kernel in the ranking.
+
+    place: counts from 1; kernels of the same verdict and score share a place.
+    """
 
     place: int
     kernel: KernelRanked
@@ -80,7 +85,7 @@ class RankingRow:
 
 @dataclass(frozen=True, slots=True)
 class SharedCause:
-    """What is likely behind failures of several kernels."""
+    """A likely cause, and the kernels whose first failure it explains."""
 
     says: str
     fault: str
@@ -89,7 +94,10 @@ class SharedCause:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All that the section shows."""
+    """The ranking as its section shows it.
+
+    clauses: those that most kernels fail, with how many.  deaths: of processes.
+    """
 
     headline: str
     css: str
@@ -101,51 +109,50 @@ class Ranking:
 
 
 def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
-    """The ranking of all records together, or None where none is one. A kernel told twice counts once."""
+    """Ranks the kernels of all records together; None if there are none.
+
+    A kernel of several records counts once.
+    """
     kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
     if not kernels:
         return None
     ordered = sorted(kernels.values(), key=_rank_order)
-    conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
-    is_whole = (conforming == len(ordered) and not any(record.is_interrupted
-                                                       for record in records if record.ranks))
-    headline = (f"{conforming} of {count_noun(len(ordered), 'kernel')} "
-                f"{'conforms' if conforming == 1 else 'conform'}")
+    standings = Counter(kernel.verdict for kernel in ordered)
+    conforming = standings[KernelStanding.CONFORMS]
+    conform = "conforms" if conforming == 1 else "conform"
+    clauses = Counter(clause for each in ordered for clause in each.failing)
+    css = "idle"
+    if standings[KernelStanding.VIOLATED]:
+        css = "bad"
+    elif conforming == len(ordered) and not any(each.is_interrupted for each in records if each.ranks):
+        css = "good"
     return Ranking(
-        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle",
-        _ranking_rows(ordered),
-        _shared_causes(ordered),
-        tuple(Counter(clause for each in ordered
-                      for clause in each.failing).most_common(MOST_CAUSES)),
+        f"{conforming} of {count_noun(len(ordered), 'kernel')} {conform}", css,
+        _ranking_rows(ordered), _shared_causes(ordered), tuple(clauses.most_common(MOST_CAUSES)),
         sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
 
 
 def _rank_order(kernel: KernelRanked) -> tuple[int, float, str]:
-    """Conforming ones first, then by score; what was not judged last."""
+    """Sorts kernels: those that conform, then wrong ones by score, then those not judged."""
     return list(KernelStanding).index(kernel.verdict), -kernel.score, kernel.subject
-
-
-def _are_some_wrong(kernels: Sequence[KernelRanked]) -> bool:
-    return any(kernel.verdict is KernelStanding.VIOLATED for kernel in kernels)
 
 
 def _ranking_rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
     keys = [_rank_order(kernel)[:2] for kernel in kernels]
-    return tuple(_ranking_row(keys.index(key) + 1, kernel)
-                 for key, kernel in zip(keys, kernels, strict=True))
-
-
-def _ranking_row(place: int, kernel: KernelRanked) -> RankingRow:
-    css = STANDING_CSS[kernel.verdict]
-    return RankingRow(place, kernel, STANDING_WORDS[kernel.verdict], css, SIGNS[css])
+    rows = []
+    for key, kernel in zip(keys, kernels, strict=True):
+        css = STANDING_CSS[kernel.verdict]
+        word = STANDING_WORDS[kernel.verdict]
+        rows.append(RankingRow(keys.index(key) + 1, kernel, word, css, SIGNS[css]))
+    return tuple(rows)
 
 
 def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
     """The commonest causes of first failures, each with its kernels."""
-    found: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for kernel in kernels:
         if kernel.first and kernel.first.cause:
-            found.setdefault((kernel.first.cause, kernel.first.fault), []).append(kernel.subject)
-    often = sorted(found.items(), key=lambda pair: -len(pair[1]))
-    return tuple(SharedCause(says, fault, tuple(whom))
-                 for (says, fault), whom in often[:MOST_CAUSES])
+            groups.setdefault((kernel.first.cause, kernel.first.fault), []).append(kernel.subject)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return tuple(SharedCause(says, fault, tuple(names))
+                 for (says, fault), names in ordered[:MOST_CAUSES])

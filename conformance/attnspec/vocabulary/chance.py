@@ -1,5 +1,7 @@
-"""Words of `then` that rest on chance, each at a stated rate of false alarms, drifts among them. What they judge is
-never searched for.
+"""Words of `then` that rest on chance, each at a stated rate of false alarms; drifts are among
+them.
+
+No case that breaks them is searched for.
 """
 
 from __future__ import annotations
@@ -48,61 +50,64 @@ Rate = Annotated[float, Between(1e-15, 0.5)]
 
 def agrees_typically(scene: Scene, *, observe: Literal["output"], false_alarm: Rate,
                      run: RunName = ORIGINAL) -> Measured:
-    """The observed array equals the definition's, within what independent rounding errors add up to.
+    """The observed array equals the definition's, within what independent rounding errors add up
+    to.
 
-    false_alarm: how often, at the most, a subject that rounds as it declares fails the clause, all its cases together.
+    false_alarm: how often, at the most, a subject that rounds as it declares fails the clause, all
+    its cases together.
     """
-    return _typically(scene, run, _expected_of_run(scene, run), false_alarm, what=f"{observe} against the definition")
+    return _agree_typically(scene, run, false_alarm, what=f"{observe} against the definition")
 
 
-def _expected_of_run(scene: Scene, run: str) -> Expectation:
+def _agree_typically(scene: Scene, run: str, false_alarm: float, *, what: str) -> Measured:
     [expected] = expectations(scene, scene.runs[run], "typical")
-    return expected
-
-
-def _typically(scene: Scene, run: str, expected: Expectation, false_alarm: float, *, what: str) -> Measured:
     truth, _, claimed = LOOKS["output"].define(expected, scene)
     allowance = expected.typical_allowance(false_alarm / scene.cases)
     output = observe(scene, run, "output").array
-    found = measure("agrees_typically", output, truth, allowance, claimed,
-                    what=f"{what}, if rounding errors are independent")
-    return keep(scene, found, seen_of("output", run, output), by_definition("output", run, truth),
+    result = measure("agrees_typically", output, truth, allowance, claimed,
+                     what=f"{what}, if rounding errors are independent")
+    return keep(scene, result, seen_of("output", run, output), by_definition("output", run, truth),
                 (allowance, claimed))
 
 
 def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """Independent rounding errors of the declared precision class explain the error of every entry.
+    """Independent rounding errors of the declared precision class explain the error of every
+    entry.
 
-    The finest class that explains them as well is reported: a subject may be more precise than it declares.
-    false_alarm: as in `agrees_typically`.
+    The finest class that explains them as well is reported: a subject may be more precise than it
+    declares. false_alarm: as in `agrees_typically`.
     """
     problem, name = scene.problem(run), "is_as_precise_as_declared"
-    found = _typically(scene, run, _expected_of_run(scene, run), false_alarm,
-                       what="output under the declared precision class")
+    result = _agree_typically(scene, run, false_alarm, what="output under the declared precision class")
     fits = fingerprint(problem, observe(scene, run, "output").array, scene.evaluator.precision,
                        conventions=scene.conventions, scale_width=scene.subject.scale_width(problem),
                        false_alarm=false_alarm)
-    return replace(found, relation=name, readings=(_grade(fits, scene),))
+    return replace(result, relation=name, readings=(_grade(fits, scene),))
 
 
 def _grade(fits: tuple[Fit, ...], scene: Scene) -> Reading:
-    """Which grade it is, by how much each tighter one is missed, and what is declared."""
+    """The finest grade that explains all errors, by how much others are missed, and what is
+    declared.
+    """
     best = tightest(fits)
-    name = best.name if best else "none"
-    told = f"{name} explains all errors (the worst is {best.ratio:.2g} of what it allows)" if best else \
-        "no class explains the errors"
-    tighter = fits[:fits.index(best)] if best else fits
+    tighter = fits
+    explained = "no class explains the errors"
+    if best:
+        tighter = fits[:fits.index(best)]
+        explained = f"{best.name} explains all errors (the worst is {best.ratio:.2g} of what it allows)"
     missed = [f"{fit.name} is exceeded by a factor of {fit.ratio:.3g}" for fit in tighter]
-    return Reading("precision grade", name, 0.0, "; ".join((told, *missed, f"{scene.evaluator.precision} is declared")))
+    text = "; ".join((explained, *missed, f"{scene.evaluator.precision} is declared"))
+    return Reading("precision grade", best.name if best else "none", 0.0, text)
 
 
 def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rate,
                  run: RunName = ORIGINAL) -> Measured:
     """For independent standard-normal queries and keys, the logits have this variance.
 
-    Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1 degrees of freedom for
-    logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
-    The tails are bounded by Chernoff's inequality, so that the rate holds at every size.
+    Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1
+    degrees of freedom for logits s = q·k / sqrt(d_k), exactly, when every query has keys of its
+    own; the sums of independent queries add. The tails are bounded by Chernoff's inequality, so
+    that the rate holds at every size.
     """
     seen, problem = look_at(scene, run, "logits"), scene.problem(run)
     if not seen.claimed.all():
@@ -118,7 +123,7 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
 
 
 def _centre_rows(logits: Array) -> Array:
-    """Logits (B,H,T,S), each less the mean of its row."""
+    """Logits (B,H,T,S) less the mean of their row."""
     return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
 
 
@@ -131,9 +136,10 @@ def _variance(ratio: float, misread: float, freedom: int, false_alarm: float, wh
 
 
 def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
-    """The ratio r, above 1 (side 1) or below (side -1), beyond which chi-squared/freedom lies with probability <= rate.
+    """The ratio beyond which chi-squared/freedom lies with at most this probability.
 
-    P(X >= n r) <= exp(-n (r - 1 - ln r) / 2) for r > 1, and the same on the other side for r < 1.
+    side: 1 for a ratio above 1, -1 for one below. P(X >= n r) <= exp(-n (r - 1 - ln r) / 2) for r
+    > 1, and the same on the other side for r < 1.
     """
     target = -2 * math.log(rate) / freedom
     # r - 1 - ln r grows from 0 at r = 1 to either side, and at the far end is above the target
@@ -146,12 +152,14 @@ def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
 
 def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotated[float, Between(1e-15, 0.5)],
                  run: RunName = ORIGINAL) -> Measured:
-    """The errors of the output do not all push in one direction by more than the systematic error that is declared.
+    """The errors of the output do not all push in one direction by more than the systematic error
+    that is declared.
 
-    temperature: dot products scaled by 1 + x; gain: outputs scaled by 1 + x; mixing: a share x of the weight spread
-    evenly over the keys; bias: the bias scaled by 1 + x, where there is one.
-    A head slice is one head of one batch entry. The slices are independent, and rounding errors are symmetric in each.
-    false_alarm: how often, at the most, such a subject fails the clause, all its cases together.
+    temperature: dot products scaled by 1 + x; gain: outputs scaled by 1 + x; mixing: a share x of
+    the weight spread evenly over the keys; bias: the bias scaled by 1 + x, where there is one. A
+    head slice is one head of one batch entry. The slices are independent, and rounding errors are
+    symmetric in each. false_alarm: how often, at the most, such a subject fails the clause, all
+    its cases together.
     """
     [expected] = expectations(scene, scene.runs[run], "weights")
     sliced = _judged_slices(expected, scene)
@@ -177,26 +185,27 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
 
 
 def _place(sizes: Sizes) -> str:
-    """Where a drift is measured, in words: few keys are the exception."""
+    """Where a drift is measured, in words; that keys are few is told only then."""
     return f"width {sizes.D}" if sizes.S >= sizes.T else f"width {sizes.D}, {sizes.S} keys"
 
 
 def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced: Array) -> Drifts:
-    """Of the truth; value (B,H,S,Dv), sliced (B,H)."""
-    given = scene.problem(run).bias
-    bias = None if given is None else np.asarray(_take_slices(given, sliced), np.float64)
+    """The drifts of the truth in the head slices `sliced` (B,H); value: (B,H,S,Dv)."""
+    bias = scene.problem(run).bias
+    if bias is not None:
+        bias = np.asarray(_take_slices(bias, sliced), np.float64)
     return compute_drifts(_take_slices(expected.weights, sliced), _take_slices(value, sliced), bias,
                           relative_rounding=_rounding_of_weight(scene.evaluator.precision))
 
 
 def _judged_slices(expected: Expectation, scene: Scene) -> Array:
-    """(B,H): the head slices all of whose rows may be judged. A layer's output projection mixes the heads."""
+    """The head slices (B,H) all of whose rows may be judged; layers mix the heads."""
     sliced = np.asarray(expected.claimed.all(axis=-1))
     return sliced & sliced.all(axis=1, keepdims=True) if scene.subject.declaration.kind is Kind.LAYER else sliced
 
 
 def _declared_error(scene: Scene, run: str, direction: DirectionName) -> float:
-    """The systematic error of the subject's class; the scale is part of the temperature only."""
+    """The systematic error of the subject's class; the scale is part of the temperature alone."""
     # a rounded root is one factor on all logits: a drift of the temperature, and of no other direction
     problem = scene.problem(run)
     width = scene.subject.scale_width(problem) if direction == "temperature" else None
@@ -205,12 +214,12 @@ def _declared_error(scene: Scene, run: str, direction: DirectionName) -> float:
 
 
 def _rounding_of_weight(precision: Precision) -> float:
-    """A rounding of a weight over one of the output."""
+    """The roundoff of a weight over that of the output."""
     return DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
 
 
 def _take_slices(array: Array, sliced: Array) -> Array:
-    """(B,H,·,·) -> (n,1,·,·)."""
+    """The chosen head slices: (B,H,·,·) -> (n,1,·,·)."""
     return np.asarray(array[sliced][:, None])
 
 

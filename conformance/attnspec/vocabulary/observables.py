@@ -1,5 +1,7 @@
-"""Words of `observe`: what is looked at when a subject answers, what the definition says of it, and how far apart they
-are: outputs, and gradients beside them. What is compared is kept where it is to be drawn.
+"""Words of `observe`: what is looked at when a subject answers, what the definition says of it,
+and how far apart the two are.
+
+What is compared is kept where it is to be drawn.
 """
 
 from __future__ import annotations
@@ -63,124 +65,123 @@ OF_PARAMETER: Mapping[ParameterGradient, tuple[str, tuple[str, ...]]] = {
 OF_OUTPUT, BIASES = frozenset({"w_out", "b_out"}), frozenset({"b_query", "b_key", "b_value", "b_out"})
 """What a layer without output projection has not, and what one without biases has not."""
 
-DIFFERENTIATED: Mapping[str, str] = {name: of for name, (of, _) in (*OF_INPUT.items(), *OF_PARAMETER.items())}
+DIFFERENTIATED: Mapping[str, str] = {name: source for name, (source, _) in (*OF_INPUT.items(), *OF_PARAMETER.items())}
 """By observable, what the gradient is with respect to."""
 
 Arrays = tuple[list[Array], tuple[str, ...]]
+"""What is observed of each part of a run, and the axes of these arrays."""
 Definition = tuple[Array, Array, Array]
-
-
-def observer_of(name: GradientOf) -> Callable[[Scene, Posed[Any]], Arrays]:
-    """How the gradient with respect to an input is observed."""
-    return partial(_observe, name)
+"""Truth, allowance and claim, of one shape."""
 
 
 def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
     """The gradient of each part, in the shape of the input, as (B,H,T,D), and its axes."""
-    of, axes = OF_INPUT[name]
-    if any(getattr(part, of) is None for part in posed.parts):
-        raise NoClaim(f"there is no {of} to differentiate with respect to")
+    source, axes = OF_INPUT[name]
+    if any(getattr(part, source) is None for part in posed.parts):
+        raise NoClaim(f"there is no {source} to differentiate with respect to")
     answers = scene.answers(posed)
-    if any(of not in answer.by_input for answer in answers):
-        raise OutsideLimits(f"a {of} is a constant to it, without a gradient")
-    arrays = [answer.by_input[of] for answer in answers]
+    if any(source not in answer.by_input for answer in answers):
+        raise OutsideLimits(f"a {source} is a constant to it, without a gradient")
+    arrays = [answer.by_input[source] for answer in answers]
     return arrays, axes[len(axes) - arrays[0].ndim:]
 
 
 def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) -> Arrays:
     """The gradient of a parameter, w_query (M,H·D) and its like, for each part, and its axes."""
-    of, axes = OF_PARAMETER[name]
+    source, axes = OF_PARAMETER[name]
     if scene.subject.declaration.kind is not Kind.LAYER or any(part.grad_output is None for part in posed.parts):
-        raise NoClaim(f"there is no {of} to differentiate with respect to")
+        raise NoClaim(f"there is no {source} to differentiate with respect to")
     limits = scene.subject.declaration.limits
-    has_none = of in BIASES and not limits.is_biased(of.removeprefix("b_"))
-    if has_none or (of in OF_OUTPUT and not limits.projects_output):
-        raise OutsideLimits(f"it has no {of}")
-    return [answer.by_input[name_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
+    has_none = source in BIASES and not limits.is_biased(source.removeprefix("b_"))
+    if has_none or (source in OF_OUTPUT and not limits.projects_output):
+        raise OutsideLimits(f"it has no {source}")
+    parameter = name_parameter(source)
+    return [answer.by_input[parameter] for answer in scene.answers(with_parameters(posed))], axes
 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
-    """The same run, of which the gradients of a layer's parameters are asked for, too."""
+    """The same run, with the gradients of a layer's parameters asked for, too."""
     return replace(posed.but(of_parameters=True), key=f"{posed.key}+{PARAMETERS}")
 
 
 def define_parameter(name: ParameterGradient, expected: Expectation,
                      scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
-    """Truth, allowance and claim of it, (M,H·D) and its like."""
+    """Truth, allowance and claim of the gradient of a parameter, (M,H·D) and its like."""
     assert expected.gradients is not None
-    found = expected.gradients[OF_PARAMETER[name][0]]
-    return found.truth, found.allowance, found.claimed
+    gradient = expected.gradients[OF_PARAMETER[name][0]]
+    return gradient.truth, gradient.allowance, gradient.claimed
 
 
-def definer_of(name: GradientOf) -> Callable[[Expectation, Scene], Definition]:
-    """What the definition says of it."""
-    return partial(_define, name)
-
-
-def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:
+def define_gradient(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:
     """Truth, allowance and claim of the gradient, each in the shape of the input, as (B,H,T,D)."""
     assert expected.gradients is not None
-    of = OF_INPUT[name][0]
-    found = expected.gradients[of]
-    if scene.subject.declaration.kind is not Kind.LAYER or of not in INPUTS:
-        return found.truth, found.allowance, found.claimed
-    return found.truth, found.allowance, found.claimed & _of_places(expected.gradients, of, scene)
+    source = OF_INPUT[name][0]
+    gradient = expected.gradients[source]
+    claimed = gradient.claimed
+    if scene.subject.declaration.kind is Kind.LAYER and source in INPUTS:
+        claimed = claimed & _judged_places(expected.gradients, source, scene)
+    return gradient.truth, gradient.allowance, claimed
 
 
-def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Array:
-    """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and what
-    one input serves as: key and value, which may lie side by side in one memory, or all three. One NaN spoils a place.
+def _judged_places(gradients: Mapping[str, Gradient], source: str, scene: Scene) -> Array:
+    """The places of a layer's input that may be judged, (B,1,T,1): one NaN spoils a place.
+
+    Projections mix the heads, and what one input serves as: key and value, which may share a
+    memory, or all three.
     """
-    together: tuple[str, ...] = CACHED_INPUTS if of in CACHED_INPUTS else (of,)
-    together = INPUTS if scene.subject.declaration.limits.self_attention_only else together
-    whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
-    return np.asarray(np.logical_and.reduce(whole))
+    together: tuple[str, ...] = CACHED_INPUTS if source in CACHED_INPUTS else (source,)
+    if scene.subject.declaration.limits.self_attention_only:
+        together = INPUTS
+    claims = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
+    return np.asarray(np.logical_and.reduce(claims))
 
 
-Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf,
-                     ParameterGradient]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf, ParameterGradient]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An observable: how a part of a run is asked, how its answer reads, and which expectation belongs to it."""
+    """An observable: how a run is asked, how its answer reads, which expectation it needs."""
 
     name: str
     meaning: str
-    observe: Callable[[Scene, Posed[Any]], tuple[list[Array], tuple[str, ...]]]
-    define: Callable[[Expectation, Scene], tuple[Array, Array, Array]]
+    observe: Callable[[Scene, Posed[Any]], Arrays]
+    define: Callable[[Expectation, Scene], Definition]
     part: str
 
 
-def _outputs(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
-    """Each part's output, (B,H,T,Dv), of a layer (B,T,M), of a rotary embedding (B,H,T,D), and its axes."""
+def _outputs(scene: Scene, posed: Posed[Any]) -> Arrays:
+    """Each part's output, (B,H,T,Dv), of layers (B,T,M), of rotary ones (B,H,T,D), and its axes."""
     return [answer.output for answer in scene.answers(posed)], axes_of(posed.parts[0])
 
 
 def axes_of(problem: AnyProblem) -> tuple[str, ...]:
-    """The axes of the output."""
+    """The axes of the output of a problem."""
     if isinstance(problem, LayerProblem):
         return "B", "T", "M"
     return "B", "H", "T", "D" if isinstance(problem, RotaryProblem) else "Dv"
 
 
-def _returned_weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
-    """The weights that the subject returns for each part, (B,H,T,S) or averaged (B,T,S), and their axes."""
+def _returned_weights(scene: Scene, posed: Posed[Any]) -> Arrays:
+    """The weights that the subject returns, (B,H,T,S) or averaged (B,T,S), and their axes."""
     asked = replace(posed.but(return_weights=True), key=f"{posed.key}+weights")
     arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
     averaged = scene.subject.declaration.limits.weights == "averaged"
     return arrays, ("B", "T", "S") if averaged else ("B", "H", "T", "S")
 
 
-def _weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+def _weights(scene: Scene, posed: Posed[Any]) -> Arrays:
     """The weights in effect of each part, (B,H,T,S), and their axes."""
     return [_read_weights(scene, posed, index) for index in range(len(posed.parts))], ("B", "H", "T", "S")
 
 
 def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
-    """(B,H,T,S): W @ I = W, in blocks as wide as the values that the case drew: other widths can mean other kernels."""
+    """The weights in effect, (B,H,T,S), read as W @ I = W.
+
+    Blocks are as wide as the values that the case drew: another width can mean another kernel.
+    """
     part = posed.parts[index]
     S, width = part.sizes.S, part.sizes.Dv
     if -(-S // width) > MOST_BLOCKS:
@@ -196,26 +197,26 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
 
 
 def _judged_rows(rows: Array, scene: Scene) -> Array:
-    """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils a position."""
+    """The rows (B,H,T) that may be judged; in a layer, one head's NaN spoils a place."""
     if scene.subject.declaration.kind is not Kind.LAYER or rows.ndim != 3:
         return rows
     return rows & rows.all(axis=1, keepdims=True)
 
 
-def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    """Truth, allowance and claim of the output: each (B,H,T,Dv), of a layer (B,T,M)."""
+def _define_output(expected: Expectation, scene: Scene) -> Definition:
+    """Truth, allowance and claim of the output, (B,H,T,Dv) each, of a layer (B,T,M)."""
     claimed = _judged_rows(expected.output_claimed, scene)
     return expected.output, expected.output_allowance, np.broadcast_to(claimed[..., None], expected.output.shape)
 
 
-def _define_weights(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+def _define_weights(expected: Expectation, scene: Scene) -> Definition:
     """Truth, allowance and claim of the weights in effect, each (B,H,T,S)."""
     claimed = np.broadcast_to(_judged_rows(expected.claimed, scene)[..., None], expected.weights.shape)
     return expected.weights, expected.weights_allowance, claimed
 
 
-def _define_returned(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    """Truth, allowance and claim of the returned weights, each (B,H,T,S), or (B,T,S) where they come averaged."""
+def _define_returned(expected: Expectation, scene: Scene) -> Definition:
+    """Truth, allowance and claim of the returned weights, (B,H,T,S) each, or (B,T,S) if averaged."""
     parts = _define_weights(expected, scene)
     if scene.subject.declaration.limits.weights != "averaged":
         return parts
@@ -225,37 +226,40 @@ def _define_returned(expected: Expectation, scene: Scene) -> tuple[Array, Array,
 
 
 def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
-    """(B,T,S), or (B,T) of row sums: of the mean of H honest weights (B,H,T,S), their mean allowance, and H further
-    roundings (sum and division) of the mean.
+    """The allowance of a mean over heads, (B,T,S), or (B,T) of row sums.
+
+    It is the mean allowance of H honest weights (B,H,T,S), and H further roundings: sum and
+    division.
     """
     mean, heads = truth.mean(axis=1), truth.shape[1]
     slack = allowance.mean(axis=1)
     return np.asarray(slack + (heads + 1) * scene.evaluator.unit() * (mean + slack))
 
 
-def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    """Truth, allowance and claim of the logits, each (B,H,T,S); none of hidden keys, nor of weights that underflow."""
+def _define_logits(expected: Expectation, scene: Scene) -> Definition:
+    """Truth, allowance and claim of the logits, (B,H,T,S) each; hidden keys have no claim."""
     judged = _judged_rows(expected.claimed, scene)[..., None]
     claimed = judged & np.isfinite(expected.logits_allowance) & expected.visible
     return expected.logits, expected.logits_allowance, claimed
 
 
-def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> Arrays:
     """The log-sum-exp that the subject returns for each part, (B,H,T), and its axes."""
     asked = replace(posed.but(return_lse=True), key=f"{posed.key}+lse")
     return [answer.lse for answer in scene.answers(asked) if answer.lse is not None], ("B", "H", "T")
 
 
-def _define_lse(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    """Truth, allowance and claim of the log-sum-exp, each (B,H,T), to the base that the subject has."""
+def _define_lse(expected: Expectation, scene: Scene) -> Definition:
+    """Truth, allowance and claim of the log-sum-exp, (B,H,T) each, to the subject's base."""
     assert expected.lse is not None
     assert expected.lse_allowance is not None
     if scene.conventions.get("lse_base") != "two":
         return expected.lse, expected.lse_allowance, expected.claimed
-    of_base, roundoff = 1 / np.log(expected.lse.dtype.type(2)), DTYPES[scene.evaluator.precision.softmax].roundoff
-    truth = expected.lse * of_base
-    converted = 2 * roundoff * (np.abs(truth) + expected.lse_allowance * float(of_base))
-    return truth, expected.lse_allowance * float(of_base) + converted.astype(np.float64), expected.claimed
+    factor = 1 / np.log(expected.lse.dtype.type(2))
+    truth, allowance = expected.lse * factor, expected.lse_allowance * float(factor)
+    roundoff = DTYPES[scene.evaluator.precision.softmax].roundoff
+    converted = 2 * roundoff * (np.abs(truth) + allowance)
+    return truth, allowance + converted.astype(np.float64), expected.claimed
 
 
 LOOKS: Mapping[str, Look] = {
@@ -269,11 +273,12 @@ LOOKS: Mapping[str, Look] = {
         Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
              _weights, _define_logits, "logits"),
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
-        *(Look(name, f"the gradient with respect to the {of}", observer_of(name), definer_of(name), GRADIENTS)
-          for name, (of, _) in OF_INPUT.items()),
-        *(Look(name, f"the gradient with respect to the parameter {of} of a layer", partial(observe_parameter, name),
-               partial(define_parameter, name), PARAMETERS)
-          for name, (of, _) in OF_PARAMETER.items()),
+        *(Look(name, f"the gradient with respect to the {source}", partial(_observe, name),
+               partial(define_gradient, name), GRADIENTS)
+          for name, (source, _) in OF_INPUT.items()),
+        *(Look(name, f"the gradient with respect to the parameter {source} of a layer",
+               partial(observe_parameter, name), partial(define_parameter, name), PARAMETERS)
+          for name, (source, _) in OF_PARAMETER.items()),
     )
 }
 
@@ -290,9 +295,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 
 
 def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`, read back in
-    the order that relations compare.
-    """
+    """The parts' arrays, any shape with these axes, joined along `join` or summed, and read back."""
     if posed.join == "sum":
         array = np.asarray(sum(arrays))
     else:
@@ -303,7 +306,7 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
 
 
 def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
-    """What the subject shows of a run beside what the definition says of it; looked at once a case."""
+    """What the subject shows of a run, and what the definition says of it; looked at once a case."""
     cache_key, posed = (run, f"{name} defined"), scene.runs[run]
     if cache_key in scene.cache:
         seen: ObservedRun = scene.cache[cache_key]
@@ -326,15 +329,16 @@ def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
 
 
 def claimed_of_both(one: ObservedRun, other: ObservedRun) -> Array:
-    """Where two forms of a subject are compared, any shape: not where both gave NaN, which is the same answer, whatever
-    the definition says of it.
-    """
+    """Where two forms of a subject are compared, any shape: not where both gave NaN."""
     same_nan = np.isnan(one.array) & np.isnan(other.array)
     return np.asarray(one.claimed & other.claimed & ~same_nan)
 
 
 def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
-    """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
+    """The expectation with the sharp bound on the rows of the output (B,H,T,Dv) that come closest.
+
+    Only a problem that was screened has another bound.
+    """
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
     rows = find_closest_queries(output.astype(wide_float(scene.dtype)), expected.output,
@@ -349,33 +353,32 @@ def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, out
 
 def read_definition(scene: Scene, run: str, part: str, axes: tuple[str, ...],
                     pick: Callable[[Expectation], Array]) -> Array:
-    """One array of the definition of a run, any shape with these axes: its parts joined and read back in the order that
-    relations compare.
-    """
+    """One array of a run's definition, any shape with these axes, its parts joined and read back."""
     posed = scene.runs[run]
     return as_one([as_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
 
 def as_numbers(array: Array) -> Array:
-    """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
+    """An array of any shape as numbers that can be added up; small ones for yes and no."""
     return array.astype(np.int16 if array.dtype == bool else float)
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
-    """What the definition says of each part of a run; `part` is what is needed of it."""
+    """What the definition says of each part of a run.
+
+    part: what is needed of it, such as the output.
+    """
     return [work_out() for work_out in _truths(scene, posed, part)]
 
 
 def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], Expectation]]:
-    """The same, each to be worked out when it is asked for."""
+    """The expectation of each part of a run, to be worked out when it is asked for."""
     for index, problem in enumerate(posed.parts):
         yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part)
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:
-    """(B,H,T,S): log w_j - log w_top, the top key being that of the definition, `truth`; hidden keys and weights of
-    zero give -inf.
-    """
+    """Logits (B,H,T,S) less that of the definition's top key; -inf for weights of zero."""
     top = np.argmax(truth, axis=-1)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(weights)
@@ -391,48 +394,52 @@ AT_ONCE = 2**20
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",
     "logits": "logits (relative to the largest of their row)", "lse": "log-sum-exp",
-    **{name: f"gradient with respect to the {of}" for name, of in DIFFERENTIATED.items()}}
+    **{name: f"gradient with respect to the {source}" for name, source in DIFFERENTIATED.items()}}
 """What a reader calls what is observed."""
 
 
 def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
             *, what: str, first_row: int = 0) -> Measured:
-    """Entries that should be `expected` within `allowance` wherever a claim is made; any shape, broadcast to one.
-    first_row: what the first of the rows counts as in the array that they are taken from.
+    """Compares entries with what is expected, within an allowance, where that is claimed; any
+    shape.
 
-    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right. An
-    allowance that is not a number allows nothing.
+    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0
+    allowed is right. An allowance that is not a number allows nothing.
+
+    first_row: the number of the first row in the array that the rows are taken from.
     """
     seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
     margin = np.empty(seen.shape, np.result_type(seen, expected, allowance, np.float64))
-    for place in _chunks(seen.shape):
-        margin[place] = np.where(claimed[place], _margin(seen[place], expected[place], allowance[place])[0], -1.0)
+    for part in _chunks(seen.shape):
+        margin[part] = np.where(claimed[part], _margin(seen[part], expected[part], allowance[part])[0], -1.0)
     claims = int(claimed.sum())
     if not claims:
         return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
     at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
-    told = seen[at], expected[at], allowance[at]
-    gap = float(_margin(*told)[1])
-    seen_at, expected_at, allowed_at = map(float, told)
+    worst = seen[at], expected[at], allowance[at]
+    gap = float(_margin(*worst)[1])
+    seen_at, expected_at, allowed_at = map(float, worst)
     wrong = int((margin > 1).sum())
-    whole = (*at[:-2], at[-2] + first_row, at[-1]) if first_row else at
+    place = (*at[:-2], at[-2] + first_row, at[-1]) if first_row else at
     allowed = f"{gap:.3g} where {allowed_at:.2g} is allowed"
-    sentence = (
-        f"{what}: {wrong} of {claims} entries differ; worst at {whole}, {seen_at:.9g} against {expected_at:.9g}, "
-        f"apart by {allowed}" if wrong
-        else f"{what}: all {claims} entries agree; the one closest to its bound, at {whole}, is apart by {allowed}")
-    return Measured(relation, sentence, float(margin[at]), gap, allowed_at, seen_at, expected_at, whole, margin.size,
+    if wrong:
+        sentence = (f"{what}: {wrong} of {claims} entries differ; worst at {place}, {seen_at:.9g} against "
+                    f"{expected_at:.9g}, apart by {allowed}")
+    else:
+        sentence = (f"{what}: all {claims} entries agree; the one closest to its bound, at {place}, is apart by "
+                    f"{allowed}")
+    return Measured(relation, sentence, float(margin[at]), gap, allowed_at, seen_at, expected_at, place, margin.size,
                     claims, wrong)
 
 
 def find_beyond(seen: Array, expected: Array, allowance: Array | float) -> Array:
-    """bool, of the shape of what is seen: entries that lie further from what is expected than is allowed; any shape."""
+    """Which entries, of any shape, lie further from what is expected than is allowed."""
     seen, expected, allowance = np.broadcast_arrays(seen, expected, np.asarray(allowance))
     return np.asarray(_margin(seen, expected, allowance)[0] > 1)
 
 
 def _chunks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
-    """Places that cover an array of any shape, of at most AT_ONCE entries each where the last axis is no longer."""
+    """Places that cover an array of any shape, AT_ONCE entries each at most if rows are short."""
     if math.prod(shape) <= AT_ONCE:
         yield ()
         return
@@ -443,16 +450,17 @@ def _chunks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
 
 
 def _margin(seen: Array, expected: Array, allowance: Array) -> tuple[Array, Array]:
-    """Gap over allowance, and the gap; all of one shape, any shape."""
+    """Gap over allowance, and the gap, of any shape."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.abs(seen - expected)
         margin = gap / allowance
-    # something is not finite, or nothing is allowed
-    return (margin, gap) if (margin < np.inf).all() else _awkward_margin(seen, expected, gap, allowance)
+    if (margin < np.inf).all():
+        return margin, gap
+    return _awkward_margin(seen, expected, gap, allowance)  # something is not finite, or nothing is allowed
 
 
 def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
-    """Gap over allowance, and the gap, where either may not be a finite number; all of one shape, any shape."""
+    """Gap over allowance, and the gap, of any shape, where either may not be a finite number."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
         margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
@@ -460,19 +468,19 @@ def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) 
 
 
 def verdict(relation: str, sentence: str, *, broken: bool, entries: int = 1) -> Measured:
-    """A claim that holds or does not, without a distance."""
+    """A result of a claim that holds or does not, without a distance."""
     margin = float("inf") if broken else 0.0
     return Measured(relation, sentence, margin, float(broken), 0.0, 0.0, 0.0, (), entries, entries, int(broken))
 
 
 def nothing(relation: str, why: str) -> Measured:
-    """A claim that this case says nothing of."""
+    """A result of a claim that the case says nothing of."""
     return Measured(relation, why, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
 
 
 def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str,
           first_row: int = 0) -> Measured:
-    """Equal values, of any shape, wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
+    """Compares values of any shape for equality, +0 equal to -0 and any NaN to any NaN."""
     same_nan = np.isnan(left) & np.isnan(right)
     left, right = (np.where(same_nan, 0, array) for array in (left, right))
     return measure(relation, left, right, 0.0, np.broadcast_to(claimed, left.shape), what=what,
@@ -480,53 +488,55 @@ def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True
 
 
 def of_run(observed: str, run: str, array: Array) -> Side:
-    """What a run shows, any shape."""
+    """The side of a comparison that a run shows, any shape."""
     return Side(f"{QUANTITIES[observed]} of `{run}`", run, array)
 
 
 def seen_of(observed: str, run: str, array: Array) -> Side:
-    """What is seen of a run that is not held to another run, any shape."""
+    """The side that is seen of a run which is not held to another run, any shape."""
     return Side(QUANTITIES[observed], run, array)
 
 
 def by_definition(observed: str, run: str, array: Array) -> Side:
-    """What the definition says of a run, any shape."""
+    """The side that the definition gives for a run, any shape."""
     return Side(f"{QUANTITIES[observed]} by definition", run, array)
 
 
-def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple[Array | float, Array | bool], *,
+def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: tuple[Array | float, Array | bool], *,
          observed: str = "output", first_row: int = 0) -> Measured:
-    """What was found, as it is. Where the scene keeps what is compared, the two sides are kept if no worse ones are.
+    """The result, as it is. If the scene keeps what is compared, it keeps the sides of the worst
+    result.
 
-    bound: how far apart they may be, and where that is claimed; of any shape, broadcast to that of what is seen.
+    bound: how far apart they may be, and where that is claimed; of any shape, broadcast to that of
+    what is seen.
     """
-    if scene.kept is None or (scene.kept and scene.kept[0].margin >= found.margin):
-        return found
+    if scene.kept is None or (scene.kept and scene.kept[0].margin >= result.margin):
+        return result
     shape, (allowance, claims) = seen.array.shape, bound
     claimed = np.broadcast_to(claims, shape)
     same_nan = np.isnan(seen.array) & np.isnan(expected.array) & (np.asarray(allowance) == 0)  # as `equal` has it
     wrong = claimed & find_beyond(seen.array, expected.array, allowance) & ~same_nan
-    index = found.index or tuple(map(int, np.unravel_index(int(wrong.argmax()), shape)))
-    if first_row and found.index:
+    index = result.index or tuple(map(int, np.unravel_index(int(wrong.argmax()), shape)))
+    if first_row and result.index:
         index = (*index[:-2], index[-2] - first_row, index[-1])
     axes = observe(scene, seen.run, observed).axes[:len(shape)]
-    scene.kept[:] = [Compared(found.margin, index, axes, seen,
-                              Side(expected.name, expected.run, np.broadcast_to(expected.array, shape)), claimed,
-                              wrong, first_row)]
-    return found
+    whole = replace(expected, array=np.broadcast_to(expected.array, shape))
+    scene.kept[:] = [Compared(result.margin, index, axes, seen, whole, claimed, wrong, first_row)]
+    return result
 
 
 def visible(scene: Scene, run: str) -> Array:
-    """bool, (B,H,T,S): the keys of a run that each query may attend to."""
+    """The keys that each query of a run may attend to, bool (B,H,T,S)."""
     shown = [as_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
     return np.asarray(as_one(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
 
 
 def settled_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) whose answer hangs on what they see alone.
+    """Rows (B,H,T,1) whose answer depends on nothing but what they see.
 
-    Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
-    that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
+    Not among them are: empty rows under the convention `uniform`; rows at a place that holds NaN
+    or infinity, if one input is query, key and value; and rows behind the number of queries,
+    unless they are declared to be zeros.
     """
     posed = scene.runs[run]
     if isinstance(posed.parts[0], RotaryProblem):
@@ -544,7 +554,7 @@ def settled_rows(scene: Scene, run: str) -> Array:
 
 
 def empty_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) that see no key, where the subject's convention says that nothing but that decides them."""
+    """Rows (B,H,T,1) that see no key, if the subject's convention alone decides them."""
     if isinstance(scene.runs[run].parts[0], RotaryProblem):
         return ~settled_rows(scene, run)
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1))[..., None] for part in scene.runs[run].parts]
@@ -553,7 +563,7 @@ def empty_rows(scene: Scene, run: str) -> Array:
 
 
 def _finite_places(problem: Problem | LayerProblem) -> Array:
-    """(B,S): where no head's key or value holds NaN or infinity."""
+    """The places (B,S) where no head's key or value holds NaN or infinity."""
     axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
     whole = join_past(problem)
     key, value = (np.all(np.isfinite(array), axis=axes) for array in (whole.key, whole.value))

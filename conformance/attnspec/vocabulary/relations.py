@@ -1,4 +1,4 @@
-"""Words of `then`: what must be true of what was seen. Each returns what it measured; a margin above 1 violates."""
+"""Words of `then`: what must be true of what was seen. A margin above 1 violates it."""
 
 from __future__ import annotations
 
@@ -57,21 +57,23 @@ Parts = tuple[Array, Array, Array, Array]
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The observed array equals the definition's, within the rounding that the subject declares."""
     seen = look_at(scene, run, observe)
-    found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
-                    what=f"{observe} against the definition in higher precision")
+    result = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
+                     what=f"{observe} against the definition in higher precision")
     if scene.kept is not None:  # it is to be drawn
-        keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+        keep(scene, result, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
              (seen.allowance, seen.claimed), observed=observe)
-    return replace(found, readings=(SCREENED,)) if seen.is_screened else found
+    return replace(result, readings=(SCREENED,)) if seen.is_screened else result
 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
           within: Literal["exact", "rounding", "reordering"], rows_through: DrawnRow | None = None,
           at_row: DrawnRow | None = None) -> Measured:
-    """Two runs give the same array: in all rows, in the rows up to a drawn one, or in a drawn row alone.
+    """Two runs give the same array: in all rows, in the rows up to a drawn one, or in a drawn row
+    alone.
 
-    exact: the arrays are equal.  rounding: they differ by no more than the rounding errors of both runs.  reordering:
-    as rounding, where the keys are summed in another order; rows that see no key are equal.
+    exact: the arrays are equal.  rounding: they differ by no more than the rounding errors of both
+    runs.  reordering: as rounding, where the keys are summed in another order; rows that see no
+    key are equal.
     """
     what = f"{runs[0]} and {runs[1]} should agree in {observe}"
     if within == "exact":
@@ -79,7 +81,7 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
         fixed = [_rows(settled_rows(scene, run), rows_through, at_row) for run in runs]
         _comparable(runs, fixed)
         allowance, claimed = np.zeros(()), fixed[0] & fixed[1]
-        found = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
+        result = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
     else:
         one, two = (look_at(scene, run, observe) for run in runs)
         _comparable(runs, [one.truth, two.truth])
@@ -87,22 +89,23 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
         if within == "reordering":
             parts = _with_empty_rows(scene, runs, parts)
         left, right, allowance, claimed = (_rows(part, rows_through, at_row) for part in parts)
-        found = measure("agree", left, right, allowance, claimed, what=what, first_row=at_row or 0)
-    return keep(scene, found, of_run(observe, runs[0], left), of_run(observe, runs[1], right), (allowance, claimed),
+        result = measure("agree", left, right, allowance, claimed, what=what, first_row=at_row or 0)
+    return keep(scene, result, of_run(observe, runs[0], left), of_run(observe, runs[1], right), (allowance, claimed),
                 observed=observe, first_row=at_row or 0)
 
 
 def _comparable(runs: Sequence[str], arrays: Sequence[Array]) -> None:
-    """Raise Incomparable where the runs' arrays, of any shape, are not of one: NumPy might stretch the shorter."""
+    """Raises Incomparable if the runs' arrays, any shape, differ in it: NumPy might stretch one."""
     if len({array.shape for array in arrays}) > 1:
         shapes = ", ".join(f"{run} {array.shape}" for run, array in zip(runs, arrays, strict=True))
         raise Incomparable(shapes)
 
 
 def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) -> Parts:
-    """What is seen, expected, allowed and claimed, with a further claim: rows that see no key are equal, NaN to NaN.
+    """The parts with a further claim: rows that see no key are equal, NaN to NaN.
 
-    Nothing is summed there, so that no order can matter; what such a row holds is the subject's convention.
+    Nothing is summed there, so that no order can matter; what such a row holds is the subject's
+    convention.
     """
     left, right, allowance, claimed = parts
     empty = np.logical_and(*(empty_rows(scene, run) for run in runs))
@@ -117,19 +120,19 @@ def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: O
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
     _comparable((whole, prefix), [_rows(one.truth, rows_through), two.truth])
     bound = allowance + two.allowance, claimed & two.claimed
-    found = measure("agree_on_prefix", array, two.array, *bound,
-                    what=f"the first rows of {whole} should be those of {prefix}")
-    return keep(scene, found, of_run(observe, whole, array), of_run(observe, prefix, two.array), bound,
+    result = measure("agree_on_prefix", array, two.array, *bound,
+                     what=f"the first rows of {whole} should be those of {prefix}")
+    return keep(scene, result, of_run(observe, whole, array), of_run(observe, prefix, two.array), bound,
                 observed=observe)
 
 
 def _raw(scene: Scene, run: str, name: str) -> Array:
-    """What the subject shows of a run, in the shape of the observable: (B,H,T,Dv), (B,T,M), (B,H,T,S) or (B,T,S)."""
+    """What the subject shows of a run, (B,H,T,Dv), (B,T,M), (B,H,T,S) or (B,T,S)."""
     return observe(scene, run, name).array
 
 
 def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
-    """Of (…,T,·) the row `at`, or the rows up to and with `through`; all of them where neither is given."""
+    """The row `at` of (…,T,·), or the rows up to and with `through`, or all of them."""
     if at is not None:
         return array[..., at : at + 1, :]
     return array if through is None else array[..., : through + 1, :]
@@ -141,9 +144,9 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
     _comparable((*runs, to), [one.truth, two.truth, both.truth])
     slack = one.allowance + two.allowance + both.allowance
     bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
-    found = measure("adds_up", total, both.array, *bound,
-                    what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}")
-    return keep(scene, found, replace(of_run(observe, f"{runs[0]}` + `{runs[1]}", total), run=to),
+    result = measure("adds_up", total, both.array, *bound,
+                     what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}")
+    return keep(scene, result, replace(of_run(observe, f"{runs[0]}` + `{runs[1]}", total), run=to),
                 of_run(observe, to, both.array), bound, observed=observe)
 
 
@@ -152,9 +155,9 @@ def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: 
     one, other = look_at(scene, run, observe), look_at(scene, of, observe)
     _comparable((run, of), [one.truth, other.truth])
     bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
-    found = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
+    result = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
     multiple = of_run(observe, of, times)
-    return keep(scene, found, of_run(observe, run, one.array),
+    return keep(scene, result, of_run(observe, run, one.array),
                 replace(multiple, name=f"{by:g} times the {multiple.name}"), bound, observed=observe)
 
 
@@ -167,29 +170,30 @@ def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """The output has the dtype of the inputs, or the dtype that the subject declares for it."""
     wanted = numpy_dtype(scene.subject.declaration.returned_dtype(scene.dtype))
-    found = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
-    names = " and ".join(sorted(dtype.name for dtype in found))
+    dtypes = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
+    names = " and ".join(sorted(dtype.name for dtype in dtypes))
     sentence = f"the output's dtype is {names}; it should be {wanted.name}"
-    return verdict("has_input_dtype", sentence, broken=found != {wanted})
+    return verdict("has_input_dtype", sentence, broken=dtypes != {wanted})
 
 
 def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """Every entry is a finite number, in each row that sees a key and for which the rounding bound holds."""
     seen = look_at(scene, run, observe)
-    wrong = seen.claimed & ~np.isfinite(seen.array)
-    found = verdict("is_finite", f"{int(wrong.sum())} of {int(seen.claimed.sum())} entries of {observe} are not finite",
-                    broken=bool(wrong.any()), entries=int(seen.claimed.sum()))
-    return keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+    wrong = int((seen.claimed & ~np.isfinite(seen.array)).sum())
+    entries = int(seen.claimed.sum())
+    result = verdict("is_finite", f"{wrong} of {entries} entries of {observe} are not finite",
+                     broken=wrong > 0, entries=entries)
+    return keep(scene, result, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
                 (np.inf, seen.claimed), observed=observe)
 
 
 def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """No entry is negative, not even by a rounding error."""
     seen = look_at(scene, run, observe)
-    found = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
-                    what=f"no entry of {observe} should be negative")
+    result = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
+                     what=f"no entry of {observe} should be negative")
     shown = seen_of(observe, run, seen.array)
-    return keep(scene, found, shown, Side(f"{shown.name}, at least 0", run, np.fmax(seen.array, 0)),
+    return keep(scene, result, shown, Side(f"{shown.name}, at least 0", run, np.fmax(seen.array, 0)),
                 (0.0, seen.claimed), observed=observe)
 
 
@@ -202,10 +206,10 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
         allowance = averaged_allowance(np.ones_like(allowance), allowance, scene)
     claimed = np.asarray(seen.claimed.any(axis=-1))
     sums = np.asarray(seen.array.sum(axis=-1))
-    found = measure("sums_to_one", sums, np.ones(()), allowance, claimed,
-                    what=f"rows of {observe} should sum to one")
+    result = measure("sums_to_one", sums, np.ones(()), allowance, claimed,
+                     what=f"rows of {observe} should sum to one")
     name = f"row sums of the {seen_of(observe, run, sums).name}"
-    return keep(scene, found, Side(name, run, sums), Side(f"{name}, which are 1", run, np.ones(())),
+    return keep(scene, result, Side(name, run, sums), Side(f"{name}, which are 1", run, np.ones(())),
                 (allowance, claimed), observed=observe)
 
 
@@ -214,35 +218,33 @@ def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     seen = look_at(scene, run, observe)
     shown = read_definition(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
     hidden = np.asarray((shown if seen.array.ndim == 4 else shown.max(axis=1)) == 0)
-    found = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
-                    what=f"{observe} of masked keys should be exactly zero")
-    return keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+    result = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
+                     what=f"{observe} of masked keys should be exactly zero")
+    return keep(scene, result, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
                 (0.0, seen.claimed & hidden), observed=observe)
 
 
 def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """Every entry of the output lies between the least and the greatest visible value of its feature.
+    """Every entry of the output lies between the least and the greatest visible value of its
+    feature.
 
-    The weights in effect of an honest row sum to 1 within the allowance of values that are all one. An entry leaves the
-    hull by that times the largest visible value; underflow, which does not scale with it, is paid for from 1 upwards.
+    The weights in effect of an honest row sum to 1 within the allowance of values that are all
+    one. An entry leaves the hull by that times the largest visible value; underflow, which does
+    not scale with it, is paid for from 1 upwards.
     """
-    seen, low, high = look_at(scene, run, "output"), *_hull(scene, run)
-    ones = _allowance_of_ones(scene, run)
-    slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
+    seen = look_at(scene, run, "output")
+    low, high = stored_hull(scene.problem(run), scene.conventions, scene.evaluator.precision)
+    largest = np.maximum(1, np.maximum(np.abs(low), np.abs(high)))
+    slack = np.fmin(_allowance_of_ones(scene, run) * largest, seen.allowance)
     inside = np.clip(seen.array, low, high)
-    found = measure("inside_hull", seen.array, inside, slack, seen.claimed,
-                    what="output should lie between the least and the greatest visible value")
-    return keep(scene, found, seen_of("output", run, seen.array),
+    result = measure("inside_hull", seen.array, inside, slack, seen.claimed,
+                     what="output should lie between the least and the greatest visible value")
+    return keep(scene, result, seen_of("output", run, seen.array),
                 Side("output, between the least and the greatest visible value", run, inside), (slack, seen.claimed))
 
 
-def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
-    """The least and the greatest visible value, (B,H,T,Dv) each; of those that are read back, where it stores codes."""
-    return stored_hull(scene.problem(run), scene.conventions, scene.evaluator.precision)
-
-
 def _allowance_of_ones(scene: Scene, run: str) -> Array:
-    """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
+    """How far an honest output may lie from 1 if all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
     ones = replace_values(problem, np.ones_like(join_past(problem).value[..., :1]))
     return scene.evaluator.expect(ones, key and f"{key}|ones", "output").output_allowance
@@ -254,16 +256,16 @@ def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     low, high = _top(one), _top(two)
     slack = one.allowance.max(axis=-1) + two.allowance.max(axis=-1)
     claimed = np.asarray(one.claimed.all(axis=-1) & two.claimed.all(axis=-1))
-    found = measure("row_maxima_grow", np.minimum(high - low, 0), np.zeros(()), slack, claimed,
-                    what=f"the largest weight of a row should not shrink from {runs[0]} to {runs[1]}")
+    result = measure("row_maxima_grow", np.minimum(high - low, 0), np.zeros(()), slack, claimed,
+                     what=f"the largest weight of a row should not shrink from {runs[0]} to {runs[1]}")
     name = "largest weight of each row of"
-    return keep(scene, found, Side(f"{name} `{runs[1]}`", runs[1], high),
+    return keep(scene, result, Side(f"{name} `{runs[1]}`", runs[1], high),
                 Side(f"{name} `{runs[1]}`, at least that of `{runs[0]}`", runs[0], np.fmax(low, high)),
                 (slack, claimed), observed="weights")
 
 
 def _top(seen: ObservedRun) -> Array:
-    """(B,H,T): the largest claimed weight of each row, 0 where none is claimed."""
+    """The largest claimed weight of each row, (B,H,T); 0 without any."""
     return np.asarray(np.where(seen.claimed, seen.array, 0).max(axis=-1))
 
 
@@ -292,9 +294,11 @@ def answers_are_kept(scene: Scene, *, run: RunName, then: RunName) -> Measured:
 
 
 def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """Each variant that the subject declares gives the same array for the same inputs, within rounding.
+    """Each variant that the subject declares gives the same array for the same inputs, within
+    rounding.
 
-    A variant is the same subject with one switch changed, such as training for inference, or compiled for not compiled.
+    A variant is the same subject with one switch changed, such as training for inference, or
+    compiled for not compiled.
     """
     variants = scene.variants()
     if not variants:
@@ -303,12 +307,12 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     for name, evaluator in variants.items():
         other = look_at(scene.before_evaluator(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
-        found = measure("variants_agree", other.array, base.array, slack, claimed,
-                        what=f"{observe} with {name} should be that without")
+        result = measure("variants_agree", other.array, base.array, slack, claimed,
+                         what=f"{observe} with {name} should be that without")
         shown = seen_of(observe, run, other.array)
-        keep(scene, found, replace(shown, name=f"{shown.name} with `{name}`"),
+        keep(scene, result, replace(shown, name=f"{shown.name} with `{name}`"),
              Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
-        worst = found if found.margin > worst.margin or not worst.claimed else worst
+        worst = result if result.margin > worst.margin or not worst.claimed else worst
     return worst
 
 
@@ -316,11 +320,13 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
 
 
 def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Measured:
-    """Two runs on parts of the keys, merged by their log-sum-exps, are the run on all keys: output and log-sum-exp.
+    """Two runs on parts of the keys, merged by their log-sum-exps, are the run on all keys: output
+    and log-sum-exp.
 
-    Each output counts by exp(lse) over the sum of both. An error of the two log-sum-exps by a and b together moves a
-    share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that times the distance of the two outputs. No
-    share is below 0 or above 1, however large the errors are.
+    Each output counts by exp(lse) over the sum of both. An error of the two log-sum-exps by a and
+    b together moves a share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that
+    times the distance of the two outputs. No share is below 0 or above 1, however large the errors
+    are.
     """
     lses = [_to_base_e(scene, look_at(scene, run, "lse")) for run in parts]
     outputs = [look_at(scene, run, "output") for run in parts]
@@ -334,9 +340,9 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
     slack = (shares[0] + moved)[..., None] * first.allowance + (shares[1] + moved)[..., None] * second.allowance
     slack = slack + moved[..., None] * np.abs(first.array - second.array) + whole.allowance
     claimed = whole.claimed & first.claimed & second.claimed
-    found = measure("merges", merged, whole.array, slack, claimed,
-                    what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
-    return keep(scene, found, Side("output of the parts, merged", to, merged),
+    result = measure("merges", merged, whole.array, slack, claimed,
+                     what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
+    return keep(scene, result, Side("output of the parts, merged", to, merged),
                 Side("output of all keys", to, whole.array), (slack, claimed))
 
 
@@ -349,7 +355,7 @@ def _to_base_e(scene: Scene, seen: ObservedRun) -> ObservedRun:
 
 
 def _shares(lses: list[ObservedRun]) -> list[Array]:
-    """(B,H,T) each: by how much each part counts."""
+    """By how much each part counts, (B,H,T) each."""
     top = np.maximum(lses[0].array, lses[1].array)
     grown = [np.exp(one.array - top) for one in lses]
     return [each / (grown[0] + grown[1]) for each in grown]
@@ -360,9 +366,9 @@ def lse_merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> 
     one, other, whole = (_to_base_e(scene, look_at(scene, run, "lse")) for run in (*parts, to))
     merged = np.logaddexp(one.array, other.array)
     slack, claimed = np.maximum(one.allowance, other.allowance) + whole.allowance, one.claimed & other.claimed
-    found = measure("lse_merges", merged, whole.array, slack, claimed & whole.claimed,
-                    what=f"the log-sum-exps of {parts[0]} and {parts[1]} should give that of {to}")
-    return keep(scene, found, Side("log-sum-exp of the parts, merged", to, merged),
+    result = measure("lse_merges", merged, whole.array, slack, claimed & whole.claimed,
+                     what=f"the log-sum-exps of {parts[0]} and {parts[1]} should give that of {to}")
+    return keep(scene, result, Side("log-sum-exp of the parts, merged", to, merged),
                 Side("log-sum-exp of all keys", to, whole.array), (slack, claimed & whole.claimed), observed="lse")
 
 
@@ -382,8 +388,8 @@ OF_OPERATORS = "an ONNX graph stores what each operator returns: in half precisi
 
 
 def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """The form that a framework makes of the subject's function gives the array that the plain function gives, within
-    rounding.
+    """The form that a framework makes of the subject's function gives the array that the plain
+    function gives, within rounding.
 
     What is traced for it is traced on other numbers of the same shapes.
     """
@@ -396,34 +402,35 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     other = look_at(scene.before_evaluator(scene.evaluator.form_evaluator(form)), run, observe)
     base = look_at(scene, run, observe)
     slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
-    found = measure("form_agrees", other.array, base.array, slack, claimed,
-                    what=f"{observe} by {name} should be that without")
+    result = measure("form_agrees", other.array, base.array, slack, claimed,
+                     what=f"{observe} by {name} should be that without")
     shown = seen_of(observe, run, other.array)
-    return keep(scene, found, Side(f"{shown.name} by `{name}`", run, other.array),
+    return keep(scene, result, Side(f"{shown.name} by `{name}`", run, other.array),
                 Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
 
 
 def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName = ORIGINAL) -> Measured:
     """The observed array equals the definition's within rounding, and no overflow is excused.
 
-    So a subject fails that declares to store logits in float16, and whose logits overflow there. In a half dtype, the
-    largest logit, the largest value and the most keys without an overflow are reported as well.
+    So a subject fails that declares to store logits in float16, and whose logits overflow there.
+    In a half dtype, the largest logit, the largest value and the most keys without an overflow are
+    reported as well.
     """
     wide = scene.evaluator.with_precision(with_range_of_float32(scene.evaluator.precision))
     observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
     seen = observables.look_at(scene.before_evaluator(wide), run, observe)
-    found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
-                    what=f"{observe} against the definition, no overflow excused")
-    return replace(found, readings=_readings(scene))
+    result = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
+                     what=f"{observe} against the definition, no overflow excused")
+    return replace(result, readings=_readings(scene))
 
 
 def _readings(scene: Scene) -> tuple[Reading, ...]:
-    """How much the subject takes without an overflow; nothing in a dtype that is no half."""
-    found, dtype = scene.evaluator.ranges, scene.dtype.value
-    if not found:
+    """How much the subject takes without an overflow, in a half dtype."""
+    ranges, dtype = scene.evaluator.ranges, scene.dtype.value
+    if not ranges:
         return ()
-    most = describe_most(found)
-    return (Reading("range", most, 0.0, f"{dtype}: {most}; {describe_tried(found)}"),)
+    most = describe_most(ranges)
+    return (Reading("range", most, 0.0, f"{dtype}: {most}; {describe_tried(ranges)}"),)
 
 
 MUST_SHOW = 2.0
@@ -435,14 +442,17 @@ ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
     """The subject follows the recommended answer of a convention, which is a question on which libraries differ."""
-    wanted, found = CONVENTIONS[convention].recommended, scene.conventions.get(convention, UNDEFINED)
-    told = ""
+    wanted, answer = CONVENTIONS[convention].recommended, scene.conventions.get(convention, UNDEFINED)
+    source = ""
     # where a declaration alone would say so, the subject is asked; what it answers stands, if it answers at all
-    if found == wanted == scene.subject.declaration.conventions.get(convention):
-        asked = scene.evaluator.probed_conventions.get(convention, UNDEFINED)
-        found, told = (found, ", as declared") if asked == UNDEFINED else (asked, "")
-    sentence = f"{convention} is {found!r}{told}; {wanted!r} is recommended"
-    return verdict("convention_is", sentence, broken=found != wanted)
+    if answer == wanted == scene.subject.declaration.conventions.get(convention):
+        probed = scene.evaluator.probed_conventions.get(convention, UNDEFINED)
+        if probed == UNDEFINED:
+            source = ", as declared"
+        else:
+            answer = probed
+    sentence = f"{convention} is {answer!r}{source}; {wanted!r} is recommended"
+    return verdict("convention_is", sentence, broken=answer != wanted)
 
 
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -456,8 +466,8 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     if answer == "uniform":
         return _mean_of_all_values(scene, run, output, empty)
     wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
-    found = equal(name, output, wanted, empty[..., None], what=f"rows that see no key should be {answer}")
-    return keep(scene, found, seen_of("output", run, output),
+    result = equal(name, output, wanted, empty[..., None], what=f"rows that see no key should be {answer}")
+    return keep(scene, result, seen_of("output", run, output),
                 Side(f"output, {answer} in rows that see no key", run, wanted), (0.0, empty[..., None]))
 
 
@@ -469,8 +479,8 @@ def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
         return nothing(name, "no row lies beyond a length" if answer == "zeros" else "nothing is declared of such rows")
     output = observe(scene, run, "output").array
     wanted = np.zeros_like(output)
-    found = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
-    return keep(scene, found, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
+    result = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
+    return keep(scene, result, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
                 (0.0, beyond))
 
 
@@ -489,14 +499,15 @@ def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGIN
         return nothing(name, "no row is fully hidden" if answer in _OF_HIDDEN else "nothing is declared of such rows")
     seen = observe(scene, run, "lse").array
     wanted = np.full_like(seen, _OF_HIDDEN[answer])
-    found = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
-    return keep(scene, found, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
+    result = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
+    return keep(scene, result, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
                 (0.0, empty), observed="lse")
 
 
 def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> Measured:
-    """The output (B,H,T,Dv) on the rows `empty` (B,H,T), against the definition's own answer to a query of zeros that
-    sees every key.
+    """Compares the rows `empty` (B,H,T) of the output (B,H,T,Dv) with the mean of all values.
+
+    That is the definition's answer to a query of zeros that sees every key.
     """
     problem: Problem = scene.problem(run)
     zeroed = np.where(empty[..., None], np.zeros_like(problem.query), problem.query)
@@ -505,9 +516,9 @@ def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> 
     all_shown = problem.but(**{**acting_on(Acts.VISIBILITY), "query": zeroed, "mask": shown, "bias": bias})
     expected = scene.evaluator.expect(all_shown, "", "output")
     bound = expected.output_allowance, empty[..., None]
-    found = measure("hidden_rows_follow_convention", output, expected.output, *bound,
-                    what="rows that see no key should be the mean of all values")
-    return keep(scene, found, seen_of("output", run, output),
+    result = measure("hidden_rows_follow_convention", output, expected.output, *bound,
+                     what="rows that see no key should be the mean of all values")
+    return keep(scene, result, seen_of("output", run, output),
                 Side("output, the mean of all values in rows that see no key", run, expected.output), bound)
 
 
@@ -515,23 +526,24 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
            where: Literal["everywhere", "it must show"]) -> Measured:
     """Two runs differ by what the definition says they differ by, within the rounding of both.
 
-    everywhere: all entries are judged.  it must show: only those whose difference is larger than rounding could hide.
+    everywhere: all entries are judged.  it must show: only those whose difference is larger than
+    rounding could hide.
     """
     one, two = (look_at(scene, run, observe) for run in runs)
     due, slack, claimed = one.truth - two.truth, one.allowance + two.allowance, one.claimed & two.claimed
     if where == "it must show":
         claimed = claimed & (np.abs(due) > MUST_SHOW * slack)
     seen = one.array - two.array
-    found = measure("differ", seen, due, slack, claimed,
-                    what=f"{observe} of {runs[0]} minus that of {runs[1]}, against the difference by definition")
+    result = measure("differ", seen, due, slack, claimed,
+                     what=f"{observe} of {runs[0]} minus that of {runs[1]}, against the difference by definition")
     less = of_run(observe, f"{runs[0]}` minus that of `{runs[1]}", seen)
-    return keep(scene, found, Side(less.name, runs[0], seen), Side(f"{less.name}, by definition", runs[0], due),
+    return keep(scene, result, Side(less.name, runs[0], seen), Side(f"{less.name}, by definition", runs[0], due),
                 (slack, claimed), observed=observe)
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """The call raises an exception with a message, instead of returning a wrong answer. An `assert` of the function's
-    own code is its message: Python prints the line.
+    """The call raises an exception with a message, instead of returning a wrong answer. An
+    `assert` of the function's own code is its message: Python prints the line.
     """
     try:
         scene.answers(scene.runs[run])

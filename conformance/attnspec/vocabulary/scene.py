@@ -1,4 +1,4 @@
-"""How a problem is put to a subject, and one case with all that was put, seen, and said by the definition."""
+"""How a problem is put to a subject, and a scene: one case with all that was seen in it."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ class Incomparable(Exception):  # noqa: N818  (no error of the code: the clause 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Back:
-    """Along `axis`, entry i of what is reported is entry `index[i]` of what was observed."""
+    """A reordering: along `axis`, entry i is compared as entry `index[i]` of what was observed."""
 
     axis: Axis
     index: Array
 
     def read(self, array: Array, axes: tuple[str, ...]) -> Array:
-        """The observed array, any shape with these axes, in the order that the relation compares."""
+        """The observed array, any shape with these axes, in the order that relations compare."""
         return np.take(array, self.index, axis=axes.index(self.axis)) if self.axis in axes else array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posed(Generic[P]):
-    """Problems that belong together: concatenated along `join` (or summed), read back through `back`.
+    """Problems that belong together: their answers are joined along `join`, or summed, and read
+    back.
 
-    `before` are put to the subject first, and their answers thrown away; `fresh` forbids remembered answers;
-    `key` names the run: recipe and transforms; `conventions` are those that the subject is held to, `precision`
-    its class of arithmetic.
+    before: problems that are put first, and whose answers are thrown away.  fresh: no remembered
+    answer may be used.  key: the run's name, of recipe and transforms.  conventions: those that
+    the subject is held to.  precision: the subject's class of arithmetic.
     """
 
     parts: tuple[P, ...]
@@ -71,17 +72,18 @@ class Posed(Generic[P]):
 
     @property
     def one(self) -> P:
-        """The problem, where there is one."""
+        """The problem of a run of one part."""
         (problem,) = self.parts
         return problem
 
     def but(self, **changes: object) -> Posed[P]:
-        """Every part with some fields replaced."""
+        """The same with fields of every part replaced."""
         return replace(self, parts=tuple(part.but(**changes) for part in self.parts))
 
     def reading(self, axis: Axis, index: Array) -> Posed[P]:
-        """The same, read back through one more reordering (the last one made is undone first); index: which entries
-        along the axis are reported, (T,) along T.
+        """The same, read back by one more reordering, which is undone first.
+
+        index: which entries along the axis are compared, (T,) along T.
         """
         return replace(self, back=(Back(axis, np.asarray(index)), *self.back))
 
@@ -91,7 +93,7 @@ class OutsideLimits(Exception):  # noqa: N818  (no error: such cases are counted
 
 
 class AnyEvaluator(Protocol):
-    """What puts problems to the subject and to the definition; it remembers both by key."""
+    """Puts problems to the subject and to the definition, and remembers both by key."""
 
     @property
     def subject(self) -> Subject:
@@ -99,20 +101,28 @@ class AnyEvaluator(Protocol):
 
     @property
     def precision(self) -> Precision:
-        """Where the subject rounds, as it declares."""
+        """The subject's class of arithmetic: where it rounds, as it declares."""
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
-        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
+        """What the definition says, with allowances.
+
+        part: what is needed of it: output, weights, logits.
+        """
 
     def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
-        """The same of the output (B,H,T,Dv), or of gradients, of weights that are multiplied by a factor (B,H,T,S)."""
+        """What the definition says of the output (B,H,T,Dv), or of gradients, with these weights
+        dropped.
+
+        factor (B,H,T,S): what weights are multiplied by.
+        """
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
-        """The same of the output alone at some rows, indices along T: T counts these in (B,H,T,Dv). Sharp, where what
-        is said of a large problem is not.
+        """What the definition says of the output at some rows, (B,H,T,Dv), with T rows; sharp.
+
+        rows: indices along T. What is said of all rows of a large problem is not sharp.
         """
 
     def unit(self) -> float:
@@ -123,14 +133,14 @@ class AnyEvaluator(Protocol):
 
     @property
     def probed_conventions(self) -> Mapping[str, str]:
-        """What a probe finds of conventions, whatever is declared."""
+        """The conventions that a probe finds, whatever is declared."""
 
     @property
     def ranges(self) -> tuple[Most, ...]:
-        """What the subject stands of logits, values and keys in a half dtype, by a probe; nothing in another."""
+        """The logits, values and keys that the subject stands in a half dtype, by a probe."""
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
-        """Which way drifts push what the definition says of a problem."""
+        """The directions in which drifts push what the definition says of a problem."""
 
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
@@ -144,10 +154,11 @@ class AnyEvaluator(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedRun:
-    """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
+    """What was observed of a run, and what the definition says of it; all arrays have one shape.
 
-    All have the same shape; float64, or long double for a float64 subject.  is_screened: whether the problem is so
-    large that only its closest rows are held to the sharp bound, and all others to one that is no smaller.
+    array: what the subject shows.  truth, allowance, claimed: what is due, how far an honest array
+    may lie from it, and where.  is_screened: whether the problem is so large that only its closest
+    rows are held to the sharp bound, and all others to one that is no smaller.
     """
 
     array: Array
@@ -159,7 +170,7 @@ class ObservedRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """An array as the subject showed it, with the names of its axes, and the arrays of each part that it is made of."""
+    """An array as the subject showed it, the names of its axes, and the arrays of its parts."""
 
     array: Array
     axes: tuple[str, ...]
@@ -168,7 +179,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One of the two arrays that a relation compares: its name ("output of `reordered`"), and the run it belongs to."""
+    """One of two arrays that a relation compares: its name ("output of `reordered`"), its run."""
 
     name: str
     run: str
@@ -179,7 +190,8 @@ class Side:
 class Compared:
     """What a relation compared, to be drawn: arrays of one shape with these axes.
 
-    index: the worst entry in these arrays.  first_row: what the first of their rows counts as in the whole array.
+    index: the worst entry in these arrays.  first_row: the number of their first row in the whole
+    array.
     """
 
     margin: float
@@ -194,10 +206,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """What a relation may look at.
+    """One case: what a relation may look at.
 
-    cases: among how many cases of one clause a rate of false alarms is shared out.  compiles: whether variants that
-    compile are asked of this case.  kept: what the relations compared, kept only where it is to be drawn.
+    cases: among how many cases of a clause a rate of false alarms is shared out.  compiles:
+    whether variants that compile are asked in this case.  kept: what the relations compared, if it
+    is to be drawn.
     """
 
     subject: Subject
@@ -216,7 +229,7 @@ class Scene:
         return self.runs[run].one
 
     def answers(self, posed: Posed[Any]) -> tuple[SubjectAnswer, ...]:
-        """The subject's answers to the parts of a run, after the calls that come before it. Raises OutsideLimits."""
+        """The subject's answers to the parts of a run, behind earlier calls. Raises OutsideLimits."""
         for problem in (*posed.before, *posed.parts):
             if reason := self.subject.refuses(problem):
                 raise OutsideLimits(reason)
@@ -229,7 +242,7 @@ class Scene:
             raise OutsideLimits(str(undefined)) from None
 
     def variants(self) -> Mapping[str, AnyEvaluator]:
-        """The evaluators of the variants that this case is put to. Raises OutsideLimits where there are none at all."""
+        """The evaluators of the variants in this case. Raises OutsideLimits without any."""
         declared, evaluators = self.subject.declaration.variants, self.evaluator.variants()
         if not evaluators:
             raise OutsideLimits(NO_VARIANT)

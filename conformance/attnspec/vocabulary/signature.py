@@ -1,9 +1,10 @@
-"""The signature is the schema: the words of the spec are held against the functions that carry them out.
+"""Reads a word's arguments by the signature of its function, which is their schema.
 
-A word is a function whose positional parameters belong to the machinery and whose keyword-only parameters are the
-arguments that YAML gives. An argument's type may be: bool, int, float, str, `Literal` of texts, an enumeration (by
-value), `Drawn`, `RunName`, `tuple[X, ...]`, `Sequence[X]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`,
-`X | None`, `Annotated[number, Between(low, high)]`, `Annotated[float, PowerOfTwo()]`.
+Positional parameters of a word belong to the machinery, keyword-only ones are the arguments that
+YAML gives. Their types may be: bool, int, float, str, `Literal` of texts, an enumeration (by
+value), `Drawn`, `RunName`, `tuple[X, ...]`, `Sequence[X]`, `frozenset[X]`, `tuple[X, Y]`,
+`Mapping[str, X]`, `X | Y`, `X | None`, `Annotated[number, Between(low, high)]`, `Annotated[float,
+PowerOfTwo()]`.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class PowerOfTwo:
-    """A number whose product with another is exact, and never 0: 2, 0.5, -4 …"""
+    """A power of two, positive or negative, whose product with a number is exact: 2, 0.5, -4 …"""
 
     def has(self, number: float) -> bool:
-        """Whether the number is one."""
+        """Whether the number is a power of two, or minus one."""
         return abs(math.frexp(number)[0]) == 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a drawn number stands for: a word of `draw` gives it, an argument wants it."""
+    """What a drawn number stands for: a word of `draw` gives it, an argument asks for it."""
 
     noun: str
 
@@ -75,14 +76,14 @@ else:
 
 
 def meaning_of(hint: Hint) -> Meaning | None:
-    """What an argument that names a drawn value wants it to stand for; None of any other."""
+    """What an argument that names a drawn value wants it to stand for; None for any other."""
     inner: tuple[object, ...] = typing.get_args(hint)
-    found = next((each for each in inner if isinstance(each, Meaning)), None)
-    return found or next(filter(None, map(meaning_of, inner)), None)
+    meanings = (each if isinstance(each, Meaning) else None for each in inner)
+    return next(filter(None, meanings), None) or next(filter(None, map(meaning_of, inner)), None)
 
 
 class TypeForm(enum.Enum):
-    """How a type is built."""
+    """The ways in which a type is built."""
 
     PLAIN = "plain"
     ANNOTATED = "annotated"
@@ -112,7 +113,7 @@ _SCHEMAS: Mapping[object, Mapping[str, object]] = {
 
 
 def form_of(hint: Hint) -> TypeForm:
-    """How the type is built."""
+    """The way in which the type is built. Raises TypeError for one that no argument may have."""
     origin: object = typing.get_origin(hint)
     if origin is tuple:
         return TypeForm.LIST if typing.get_args(hint)[-1] is Ellipsis else TypeForm.PAIR
@@ -126,7 +127,7 @@ def form_of(hint: Hint) -> TypeForm:
 
 
 def choices(hint: Hint) -> dict[str, object]:
-    """A closed list: what YAML spells, and what it stands for."""
+    """The members of a closed list, by how YAML spells them."""
     origin: object = typing.get_origin(hint)
     if origin is Literal:
         return {str(option): option for option in typing.get_args(hint)}
@@ -144,7 +145,7 @@ def is_spelled_by(hint: Hint, value: object) -> bool:
 
 
 def describe_expected(hint: Hint) -> str:
-    """What the type asks for, in words: `a whole number`, `a list of …`."""
+    """The type in words: `a whole number`, `a list of …`."""
     options = typing.get_args(hint)
     words: Mapping[TypeForm, Callable[[], str]] = {
         TypeForm.PLAIN: lambda: _NAMES[hint],
@@ -166,12 +167,17 @@ def schema_of(hint: Hint) -> dict[str, object]:
         TypeForm.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
         TypeForm.UNION: lambda: {"anyOf": [*map(schema_of, options)]},
         TypeForm.CHOICE: lambda: {"enum": list(choices(hint))},
-        TypeForm.LIST: lambda: {"type": "array", "items": schema_of(options[0])} | ({} if options[0] is str else
-                                                                                {"minItems": 1}),
+        TypeForm.LIST: lambda: _list_schema(options[0]),
         TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [*map(schema_of, options)],
                             "minItems": len(options), "maxItems": len(options)},
         TypeForm.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
     return dict(schemas[form_of(hint)]())
+
+
+def _list_schema(entry: Hint) -> dict[str, object]:
+    """A list of such entries; of keywords, which are text, there may be none."""
+    schema: dict[str, object] = {"type": "array", "items": schema_of(entry)}
+    return schema if entry is str else schema | {"minItems": 1}
 
 
 def _limits(annotations: tuple[object, ...]) -> dict[str, object]:
@@ -190,16 +196,17 @@ Function = Callable[..., object]
 
 
 class DrawnName(str):
-    """The name of a drawn value, where its number will stand once a case is drawn."""
+    """The name of a drawn value, in the place of its number until a case is drawn."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A word's arguments, checked and converted: lists are tuples, choices are what they stand for, defaults are in.
+    """A word's arguments, checked and converted, with defaults.
 
-    Arguments typed `Drawn` are still names (`DrawnName`), until a case is drawn.
+    Lists are tuples, choices are what they stand for. Arguments typed `Drawn` are names
+    (`DrawnName`) until a case is drawn.
     """
 
     name: str
@@ -208,7 +215,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A keyword-only parameter of a word: what YAML may give."""
+    """A keyword-only parameter of a word, which YAML may give."""
 
     name: str
     hint: Hint
@@ -229,13 +236,13 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
 
 
 def _unsaid(hint: Hint) -> object:
-    """What an argument of a table (`**lists: Unpack[Lists]`) is where YAML leaves it out: its first choice, `any`."""
+    """The default of an argument of a table (`**lists: Unpack[Lists]`): its first choice, `any`."""
     return next(choice for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE
                 for choice in choices(option).values())
 
 
 def look_up(name: str, table: Mapping[str, Function], kind: str, where: FileLocation) -> Function:
-    """The function behind a word; raises SpecError with the nearest word if there is none."""
+    """The function behind a word. Raises SpecError, with the nearest word, if there is none."""
     if name not in table:
         raise SpecError.unknown(kind, name, table, where=where)
     return table[name]
@@ -245,8 +252,9 @@ def check_word(word: Word, function: Function, kind: str, *, drawn: Collection[s
                runs: Collection[str] = ()) -> Bound:
     """The word's arguments as `function` takes them.
 
-    kind: what the word is, for messages ("transform").  drawn, runs: the names that the clause gives its drawn values
-    and its runs.  Raises SpecError with the place of the argument for one that is unknown, missing or of a wrong type.
+    kind: what the word is, for messages ("transform").  drawn, runs: the names that the clause
+    gives its drawn values and its runs.  Raises SpecError, with the place of the argument, for one
+    that is unknown, missing or of a wrong type.
     """
     wanted = parameters_of(function)
     title = f"the {kind} {word.name!r}"
@@ -272,7 +280,7 @@ def json_schema_of(function: Function) -> dict[str, object]:
 
 
 def _default(parameter: Parameter) -> dict[str, object]:
-    """The default as YAML would spell it, where it is something simple."""
+    """The default as YAML would spell it, if it is something simple."""
     value = getattr(parameter.default, "value", parameter.default)
     is_simple = isinstance(value, str | int | float) and not parameter.required
     return {"default": value} if is_simple else {}
@@ -294,7 +302,7 @@ def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
 
 
 def _is_entry_of_a_list(hint: Hint, value: object) -> bool:
-    """Whether text stands for what may be an entry of a list: the brackets are missing."""
+    """Whether text may be an entry of a list: then its brackets are missing."""
     options = typing.get_args(hint) if form_of(hint) is TypeForm.UNION else ()
     lists = (typing.get_args(option)[0] for option in options if form_of(option) is TypeForm.LIST)
     return any(form_of(entry) is TypeForm.CHOICE and value in choices(entry)
@@ -303,7 +311,7 @@ def _is_entry_of_a_list(hint: Hint, value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentReader:
-    """Reads one argument; knows what it is called and where it stands."""
+    """Reads one argument, knowing its name and its place."""
 
     title: str
     name: str
@@ -312,7 +320,7 @@ class _ArgumentReader:
     runs: Collection[str]
 
     def read(self, hint: Hint, value: object) -> object:
-        """The value as the type wants it, or SpecError."""
+        """The value as the type wants it. Raises SpecError if it is of another type."""
         readers: Mapping[TypeForm, Callable[[Hint, object], object]] = {
             TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union,
             TypeForm.CHOICE: self._choice, TypeForm.LIST: self._list, TypeForm.PAIR: self._pair,
@@ -348,7 +356,7 @@ class _ArgumentReader:
         return known[value]
 
     def _union(self, hint: Hint, value: object) -> object:
-        """As the first type that takes the value; the complaint is that of the last one spelled in such a way."""
+        """The value as the first type that takes it; else the error of the last type spelled so."""
         options = [option for option in typing.get_args(hint) if is_spelled_by(option, value)]
         if not options or _is_entry_of_a_list(hint, value):
             raise self._wrong(hint, value)

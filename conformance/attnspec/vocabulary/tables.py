@@ -1,8 +1,9 @@
-"""Which words there are, on which instrument a verdict by each relation rests, and which words of a clause are idle.
+"""The tables of all words, the instrument of each relation, and the words of a clause that are
+idle.
 
-`spec/schema.json` is made of them: the grammar of the spec's files and every word with its arguments, so that editors
-complete. It follows from the functions behind the words, the closed lists of the ground floor and nothing else: editing
-YAML never makes it stale, a new or changed word does.
+`spec/schema.json` is made of them: the grammar of the spec's files and every word with its
+arguments, so that editors complete. It follows from the functions behind the words and the closed
+lists of `core` alone: editing YAML never makes it stale, a new or changed word does.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ _READ_OUTS: Mapping[object, str] = {
 
 
 def instrument_of(bound: Bound) -> str:
-    """The instrument of a relation with its arguments in place."""
+    """The instrument of a relation, with its arguments in place."""
     values = bound.values
     phrase = INSTRUMENTS[bound.name].format_map({**values, "within": _WITHIN.get(values.get("within"), "")})
     return phrase + _READ_OUTS.get(values.get("observe"), "")
@@ -243,7 +244,7 @@ _WORDS = {**WORDS["transform"], **WORDS["relation"]}
 
 
 def empty_claims(clause: Clause) -> Iterator[SpecError]:
-    """What of a clause that compiles is of no use, or compares a thing with itself."""
+    """Errors of a clause that compiles: it names what is idle, or compares a run with itself."""
     transforms = [word for words in clause.runs.values() for word in words]
     yield from _unused_names(clause, "run", clause.runs if "runs" in clause.places else (), clause.then)
     yield from _unused_names(clause, "drawn value", clause.draw, (*transforms, *clause.then))
@@ -263,7 +264,7 @@ def _unused_names(clause: Clause, noun: str, names: Iterable[str], words: Iterab
 
 
 def _defaults(word: Word) -> Iterator[object]:
-    """What a word uses where nothing is said: the run `original`."""
+    """The arguments that a word has by default, such as the run `original`."""
     return (each.default for name, each in parameters_of(_WORDS[word.name]).items() if name not in word.args)
 
 
@@ -307,9 +308,9 @@ _NAME: Schema = {"type": "string", "pattern": f"^{NAME}$"}
 
 
 def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
-    """The JSON Schema (draft 2020-12) of every YAML file in `spec/`, and of the files of own clauses.
+    """The JSON Schema (draft 2020-12) of every YAML file in `spec/`, and of files of own clauses.
 
-    `faults` are the names that refute clauses.
+    faults: the names that may refute clauses.
     """
     problems, sources = _map_of_names(_ref("problem")), _map_of_names(_ref("source"))
     return {
@@ -337,7 +338,7 @@ def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
 
 
 def schema_text(tables: Tables, faults: Iterable[str] = ()) -> str:
-    """The schema as the file holds it."""
+    """The schema as its file holds it."""
     return json.dumps(schema(tables, faults), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -364,7 +365,7 @@ def _clause(faults: list[str]) -> Schema:
 
 
 def _refutable() -> Schema:
-    """A clause of the law: where it says must, it names a fault that violates it. Own clauses need not."""
+    """The schema of a clause of the spec: one that says must names a fault that violates it."""
     must: Schema = {"properties": {"level": {"const": Level.MUST.value}}}
     named: Schema = {"required": ["refuted_by"], "properties": {"refuted_by": {"minItems": 1}}}
     return {"allOf": [_ref("clause"), {"if": must, "then": named}]}
@@ -378,13 +379,13 @@ def _citation() -> Schema:
 
 
 def _problem(tables: Tables) -> Schema:
-    """A named problem: the arguments of the domain word, flat."""
+    """The schema of a named problem: the arguments of the domain word, flat."""
     [word] = tables["problem"].values()
     return json_schema_of(word) | {"type": "object"}
 
 
 def _given_schema(tables: Tables) -> Schema:
-    """`given`: the named problem, any argument that differs from it, and the drawn values."""
+    """The schema of `given`: the named problem, arguments that differ from it, and drawn values."""
     arguments = json_schema_of(*tables["problem"].values())["properties"]
     assert isinstance(arguments, dict)
     draws = _choice({name: docstring(word) for name, word in tables["draw"].items()})
@@ -402,7 +403,7 @@ def _source() -> Schema:
 
 
 def _word_grammars(table: Mapping[str, Function]) -> Schema:
-    """One word with its arguments, or the bare name of a word that needs none."""
+    """The schema of one word with its arguments, or the bare name of a word that needs none."""
     one: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False,
                    "properties": {name: json_schema_of(word) for name, word in table.items()}}
     bare = {name: docstring(word) for name, word in table.items()
@@ -411,7 +412,7 @@ def _word_grammars(table: Mapping[str, Function]) -> Schema:
 
 
 def _by_key(kinds: Mapping[str, str], otherwise: str) -> Schema:
-    """Which file it is, told by the key that only such a file has."""
+    """The schema of a file, by the key that only such a file has."""
     chosen: Schema = _ref(otherwise)
     for key, kind in reversed(list(kinds.items())):
         chosen = {"if": {"required": [key]}, "then": _ref(kind), "else": chosen}
@@ -429,7 +430,7 @@ def _explain_properties(
 
 
 def _choice(meanings: Mapping[str, str]) -> Schema:
-    """A closed list, each member with its meaning."""
+    """The schema of a closed list, each member with its meaning."""
     return {"oneOf": [{"const": name, "description": meaning} for name, meaning in meanings.items()]}
 
 

@@ -1,6 +1,5 @@
-"""Decoders that store too little, in the wrong place or for somebody else, or lose count of the tokens before.
-
-First how they store, read and count what they get wrong; then the faults that are named.
+"""Faults of decoders, which store too little, or in a wrong place or for somebody else, or lose
+count of tokens.
 """
 
 from __future__ import annotations
@@ -40,199 +39,201 @@ _NOTHING_HIDDEN: Mapping[str, Any] = {**acting_on(Acts.VISIBILITY), "bias": None
 
 
 def _empty(like: Array, slots: int) -> Array:
-    """Slots (B,Hkv,slots,D) that were never written."""
+    """Slots (B,Hkv,slots,D) of zeros, which were never written."""
     return np.zeros((*like.shape[:2], slots, like.shape[3]), like.dtype)
 
 
 def over_the_last(old: Array, new: Array) -> Array:
-    """(B,Hkv,S,D): new ones begin in the last slot that is taken, and one is left empty behind them."""
+    """The cache (B,Hkv,S,D), new keys from the last taken slot on, an empty slot behind them."""
     return put_behind(put_behind(old[:, :, :-1], new), _empty(old, 1))
 
 
 def one_slot_late(old: Array, new: Array) -> Array:
-    """(B,Hkv,S,D): new ones begin one slot further on, and the last has no room."""
+    """The cache (B,Hkv,S,D), new keys one slot too late, so that the last has no room."""
     return put_behind(put_behind(old, _empty(old, 1)), new[:, :, :-1])
 
 
 def never_written(old: Array, new: Array) -> Array:
-    """(B,Hkv,S,D): room is made for the new ones."""
+    """The cache (B,Hkv,S,D), with empty room for the new keys."""
     return put_behind(old, _empty(old, new.shape[2]))
 
 
 def of_first_entry(old: Array, new: Array) -> Array:
-    """(B,Hkv,S,D): what the first batch entry brings is stored for all."""
+    """The cache (B,Hkv,S,D), with the new keys of the first batch entry for all entries."""
     return put_behind(old, np.broadcast_to(new[:1], new.shape))
 
 
 def first_lost(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The first position of a sequence stays empty."""
-    made = store_new(held, call)
+    content = store_new(held, call)
     if held is not None:
-        return made
-    key, value = (put_behind(_empty(array, 1), array[:, :, 1:]) for array in (made.key, made.value))
-    return CacheContent(key, value, made.ends)
+        return content
+    key, value = (put_behind(_empty(array, 1), array[:, :, 1:]) for array in (content.key, content.value))
+    return CacheContent(key, value, content.ends)
 
 
 def new_only(held: CacheContent | None, call: HandedOver) -> CacheContent:
-    """As many slots as there should be, all but those of this call empty."""
+    """The cache in which all slots but those of this call are empty."""
     if held is None:
         return store_new(held, call)
     return store_changed(lambda old, new: put_behind(_empty(old, old.shape[2]), new))(held, call)
 
 
 def eight_bits(array: Array) -> Array:
-    """(B,Hkv,S,·) in whole steps of a 127th of the largest number of a head."""
+    """An array (B,Hkv,S,·) in whole steps, 127 of them up to the largest number of a head."""
     wide = array.astype(np.float64)
     step = np.abs(wide).max(axis=(2, 3), keepdims=True, initial=0) / 127
     return (np.round(wide / np.where(step == 0, 1, step)) * step).astype(array.dtype)
 
 
 def grouped_by_turns(held: CacheContent, call: HandedOver) -> HandedOver:
-    """Past heads are repeated one after the other, new ones each beside itself."""
-    H, Hkv = call.query.shape[1], call.key.shape[1]
-    past = {name: np.take(array, np.arange(H) % Hkv, axis=1)
-            for name, array in (("past_key", held.key), ("past_value", held.value))}
-    return call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **past)
+    """The call, its past heads repeated one after the other, new ones each beside itself."""
+    H, order = call.query.shape[1], np.arange(call.query.shape[1]) % call.key.shape[1]
+    return call.but(key=sound.group(call.key, H), value=sound.group(call.value, H),
+                    past_key=held.key[:, order], past_value=held.value[:, order])
 
 
 def place_queries_at(place: Callable[[CacheContent], int]) -> Behind:
-    """Queries count from another place behind a cache."""
+    """Behind a cache, queries count from another place."""
     return lambda held: {"start": lambda _: place(held)}
 
 
 def at_for_chunks(held: CacheContent) -> dict[str, Any]:
-    """Several queries count from the first key of all."""
+    """Behind a cache, several queries count from the first key of all."""
     return {"start": lambda work: held.count if work.shape[2] == 1 else 0}
 
 
 def of_new(held: CacheContent) -> dict[str, Any]:
-    """The log-sum-exp is that of the new keys, and of a sink."""
+    """Behind a cache, the log-sum-exp is that of the new keys and a sink."""
     return {"lse": lambda logits, _: log_sum_exp(logits[..., held.count:])}
 
 
-def _slots_seen(work: PreparedCall) -> Array | None:
-    """Sinks (H,) that weigh as much as three keys of zeros do, beside those there are."""
-    spare = np.log(3.0)
-    return np.full(work.shape[1], spare) if work.sinks is None else np.logaddexp(work.sinks, spare)
-
-
 def unwritten_seen(_: CacheContent) -> dict[str, Any]:
-    """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
+    """Three slots that are not yet written are seen where nothing but the number of keys hides them."""
     def join(logits: Array, work: PreparedCall) -> Array:
-        """(B,H,T,S+1), a column for the slots."""
-        is_open = work.given.keys().isdisjoint({"mask", *PLACED})
-        return sound.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
+        """Logits (B,H,T,S+1), with a sink (H,) that weighs as much as three keys of zeros, beside others."""
+        if not work.given.keys().isdisjoint({"mask", *PLACED}):
+            return sound.join(logits, work)
+        slots = np.log(3.0)
+        sinks = np.full(work.shape[1], slots) if work.sinks is None else np.logaddexp(work.sinks, slots)
+        return sound.join(logits, work.but(sinks=sinks))
     return {"join": join}
 
 
 def first_length(held: CacheContent, call: HandedOver) -> HandedOver:
     """Behind a cache, all batch entries have the number of keys of the first."""
-    lengths = call.key_lengths
-    return recall_all(held, call.but(key_lengths=None if lengths is None else np.full_like(lengths, lengths[0])))
+    if call.key_lengths is not None:
+        call = call.but(key_lengths=np.full_like(call.key_lengths, call.key_lengths[0]))
+    return recall_all(held, call)
 
 
 def hide_cached_keys(_: CacheContent) -> dict[str, Any]:
-    """No key of the cache is seen by several queries."""
+    """Behind a cache, several queries see no key of the cache."""
     def own(work: PreparedCall) -> Array:
-        """(B,1,1,S)."""
+        """The keys that queries may see, (B,1,1,S)."""
         is_new = np.arange(work.shape[3]) >= sound.start(work)
         return sound.own_keys(work) & (is_new | (work.shape[2] == 1))
     return {"own_keys": own}
 
 
 def one_buffer() -> Attend:
-    """All sequences are written to one buffer; a cache says how much of it is taken."""
+    """A decoder that writes all sequences to one buffer; a cache says how much of it is taken."""
     buffer: dict[str, Array] = {}
 
-    def answered(call: HandedOver) -> Answer:
-        """As a decoder does."""
-        held, alone = call.cache, call.but(cache=None)
-        if held is not None:
-            for name in ("key", "value"):
-                mine, shared = getattr(held, name), buffer[name]
-                common = min(mine.shape[2], shared.shape[2])
-                if mine.shape[:2] == shared.shape[:2]:
-                    mine[:, :, :common] = shared[:, :, :common]
-        answer = one_call(held, alone)
-        buffer.update(key=answer[-1].key, value=answer[-1].value)
-        return with_cache(answer[:-1], replace(answer[-1], key=answer[-1].key.copy(), value=answer[-1].value.copy()))
-    return as_attend(answered)
+    def answer_step(call: HandedOver) -> Answer:
+        """The answer, and the cache."""
+        held = call.cache
+        for name in ("key", "value") if held is not None else ():
+            own, shared = getattr(held, name), buffer[name]
+            if own.shape[:2] == shared.shape[:2]:
+                common = min(own.shape[2], shared.shape[2])
+                own[:, :, :common] = shared[:, :, :common]
+        *answer, cache = one_call(held, call.but(cache=None))
+        buffer.update(key=cache.key, value=cache.value)
+        return with_cache(tuple(answer), replace(cache, key=cache.key.copy(), value=cache.value.copy()))
+    return as_attend(answer_step)
 
 
 def not_cleared() -> Attend:
-    """A sequence that begins finds the first slot of the last one taken, and does not write to it."""
+    """A decoder whose new sequence finds the first slot of the last one taken, and does not write to it."""
     last: dict[str, Array] = {}
 
-    def keep(held: CacheContent | None, call: HandedOver) -> CacheContent:
-        """With the first slot as it was left."""
-        made = store_new(held, call)
-        for name in ("key", "value") if held is None else ():
-            array = getattr(made, name).copy()
-            shape = array[:, :, :1].shape
-            if array.shape[2] and name in last and last[name].shape == shape and last[name].dtype == array.dtype:
-                array[:, :, :1] = last[name]
+    def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
+        """The cache, whose first slot is as it was left."""
+        content = store_new(held, call)
+        if held is not None:
+            return content
+        for name in ("key", "value"):
+            array, old = getattr(content, name).copy(), last.get(name)
+            if array.shape[2] and old is not None and (old.shape, old.dtype) == (array[:, :, :1].shape, array.dtype):
+                array[:, :, :1] = old
             last[name] = getattr(call, name)[:, :, :1].copy()
-            made = replace(made, **{name: array})
-        return made
-    return decoder(keep)()
+            content = replace(content, **{name: array})
+        return content
+    return decoder(store)()
 
 
 def one_counter() -> Attend:
-    """The number of tokens so far is counted for all sequences together."""
+    """A decoder that counts the tokens so far for all sequences together."""
     count = [0]
 
-    def answered(call: HandedOver) -> Answer:
-        """As a decoder does."""
-        held, alone = call.cache, call.but(cache=None)
-        place, count[0] = (0, 0) if held is None else (count[0], count[0])
+    def answer_step(call: HandedOver) -> Answer:
+        """The answer, and the cache."""
+        if call.cache is None:
+            count[0] = 0
+        place = count[0]
         count[0] += call.key.shape[2]
-        return one_call(held, alone, behind=lambda _: {"start": lambda _: place})
-    return as_attend(answered)
+        return one_call(call.cache, call.but(cache=None), behind=lambda _: {"start": lambda _: place})
+    return as_attend(answer_step)
 
 
 def in_place(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The cache that was handed over grows, and is handed back."""
-    made = store_new(held, call)
+    content = store_new(held, call)
     if held is None:
-        return made
-    held.key, held.value, held.ends = made.key, made.value, made.ends
+        return content
+    held.key, held.value, held.ends = content.key, content.value, content.ends
     return held
 
 
 def last_slot_changed(held: CacheContent | None, call: HandedOver) -> CacheContent:
-    """The new cache is made from the old one's buffer, whose last slot is written to."""
-    made = store_new(held, call)
+    """The new cache is made in the old one's buffer, whose last slot is written to."""
+    content = store_new(held, call)
     if held is not None:
         held.key[:, :, -1:], held.value[:, :, -1:] = call.key[:, :, :1], call.value[:, :, :1]
-    return made
+    return content
 
 
-def _full(held: CacheContent | None, call: HandedOver) -> bool:
-    return (0 if held is None else held.count) + call.key.shape[2] > CAPACITY
+def _count_keys(call: HandedOver) -> int:
+    """The number of keys in the cache and in the call."""
+    return (0 if call.cache is None else call.cache.count) + int(call.key.shape[2])
 
 
 def when_full(otherwise: Callable[[CacheContent | None, HandedOver], Answer]) -> Callable[[], Attend]:
-    """Something else where the cache has no room."""
-    def answered(call: HandedOver) -> Answer:
-        """As a decoder does."""
-        held, alone = call.cache, call.but(cache=None)
-        return otherwise(held, alone) if _full(held, alone) else one_call(held, alone)
-    return around(answered)
+    """A maker of decoders that do something else where the cache has no room."""
+    def answer_step(call: HandedOver) -> Answer:
+        """The answer, and the cache."""
+        answer = otherwise if _count_keys(call) > CAPACITY else one_call
+        return answer(call.cache, call.but(cache=None))
+    return around(answer_step)
+
+
+def _attend_to(key: Array, value: Array, held: CacheContent | None, call: HandedOver) -> Answer:
+    """The answer over these keys (B,Hkv,S,D) and values, and the cache."""
+    return with_cache(attention(call.but(**_NOTHING_HIDDEN, key=key, value=value)), store_new(held, call))
 
 
 def over_the_end(held: CacheContent | None, call: HandedOver) -> Answer:
-    """What has no room is written over the last slot."""
+    """The answer, where a key that has no room is written over the last slot."""
     whole = store_new(held, call)
-    cut = {name: put_behind(array[:, :, : CAPACITY - 1], array[:, :, -1:]) for name, array in
-           (("key", whole.key), ("value", whole.value))}
-    return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
+    key, value = (put_behind(array[:, :, :CAPACITY - 1], array[:, :, -1:]) for array in (whole.key, whole.value))
+    return _attend_to(key, value, held, call)
 
 
 def oldest_dropped(held: CacheContent | None, call: HandedOver) -> Answer:
-    """The oldest keys make room, and nobody is told."""
+    """The answer, where the oldest keys make room, and nobody is told."""
     whole = store_new(held, call)
-    cut = {name: array[:, :, -CAPACITY:] for name, array in (("key", whole.key), ("value", whole.value))}
-    return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
+    return _attend_to(whole.key[:, :, -CAPACITY:], whole.value[:, :, -CAPACITY:], held, call)
 
 
 def mute(held: CacheContent | None, call: HandedOver) -> Answer:
@@ -241,25 +242,23 @@ def mute(held: CacheContent | None, call: HandedOver) -> Answer:
 
 
 def refuses_early(call: HandedOver) -> Answer:
-    """The last slot counts as taken."""
-    held, alone = call.cache, call.but(cache=None)
-    if (0 if held is None else held.count) + call.key.shape[2] >= CAPACITY:
+    """The answer, and the cache. Raises ValueError already where the last slot would be taken."""
+    if _count_keys(call) >= CAPACITY:
         raise ValueError("the cache is full")
-    return one_call(held, alone)
+    return one_call(call.cache, call.but(cache=None))
 
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
 _SEVERAL = "a past and several queries"
 _BY_PLACE = "together with what counts from a query's place"
 _PLACED = f"{_ANY}, {_BY_PLACE}"
-_LIMITED = Limits(grouped=True, broadcasts=True, cache=CAPACITY)
+_BOUNDLESS = Limits(grouped=True, broadcasts=True)
+_LIMITED = replace(_BOUNDLESS, cache=CAPACITY)
 
 
-def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], *,
-           limits: Limits | None = None) -> Fault:
+def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], *, limits: Limits = _BOUNDLESS) -> Fault:
     """A fault of a decoder."""
-    plain = Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
-    return plain if limits is None else replace(plain, limits=limits)
+    return Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER, limits=limits)
 
 
 _STORED = (

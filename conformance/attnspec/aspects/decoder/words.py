@@ -1,6 +1,5 @@
-"""The words of the spec language that are about decoders: how the past came into a cache, and what a full one does.
-
-A probe asks about caches of decoders: what they hold, and what happens where they are full, or used twice.
+"""Words of the spec language, and a probe's questions, about decoders: how a past came into a
+cache, and full caches.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def with_steps(posed: Attention, *, to: StepPattern) -> Attention:
 
 
 def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """A call for whose key the cache has no room does what the subject declares: it is refused with a message, or the
-    oldest key is forgotten.
+    """A call for whose key the cache has no room does what the subject declares: it is refused
+    with a message, or the oldest key is forgotten.
     """
     name, convention = "overfull_cache_follows_convention", scene.conventions.get("overfull_cache", UNDEFINED)
     capacity = _capacity(scene)
@@ -74,7 +73,7 @@ def full_cache_agrees_with_definition(scene: Scene, *, run: RunName = ORIGINAL) 
 
 
 def _capacity(scene: Scene) -> int:
-    """How many keys the cache holds. Raises OutsideLimits where nobody says it, and for more than are made."""
+    """How many keys the cache holds. Raises OutsideLimits if that is not declared, or is too many."""
     capacity = scene.subject.declaration.limits.cache
     if capacity < 2:
         raise OutsideLimits("it declares no number of keys that its cache holds")
@@ -84,7 +83,7 @@ def _capacity(scene: Scene) -> int:
 
 
 def _answer(scene: Scene, problem: Problem) -> SubjectAnswer:
-    """What the subject makes of it, whatever its cache is declared to hold."""
+    """The subject's answer, whatever its cache is declared to hold."""
     declaration = scene.subject.declaration
     boundless = replace(declaration, limits=replace(declaration.limits, cache=0))
     subject = replace(scene.subject, declaration=boundless)
@@ -109,7 +108,7 @@ ALL, NEW = 6, 2
 
 
 def _steps(asker: Asker) -> Reply:
-    """Of keys that weigh the same, four of which two calls have stored."""
+    """Asks which keys are seen; they weigh the same, and two calls have stored four of them."""
     is_causal = asker.subject.declaration.limits.causal_only
     seen = asker.ask_output(_with_past(asker, asker.make_even(NEW, ALL)).but(cache="halves"))[..., :ALL]
     own = np.tri(NEW, ALL, ALL - NEW, dtype=bool) if is_causal else np.ones((NEW, ALL), bool)
@@ -120,27 +119,26 @@ def _steps(asker: Asker) -> Reply:
 
 
 def overfull_cache(asker: Asker) -> Reply:
-    """Of keys that weigh the same, one more than the cache holds."""
+    """Asks what happens to one key more than the cache holds; all keys weigh the same."""
     _check(asker)
     capacity = asker.subject.declaration.limits.cache
     if not capacity:
         return Reply("grows", "it declares no number of keys that its cache holds")
+    declaration = asker.subject.declaration
+    problem = fill_cache(asker.make_even(1, 2).but(causal=declaration.limits.causal_only), capacity + 1)
     try:
-        seen = asker.without_limits(cache=0).ask_output(
-            fill_cache(asker.make_even(1, 2).but(causal=asker.subject.declaration.limits.causal_only), capacity + 1))[0,
-                                                                                                                      0,
-                                                                                                                      0]
+        seen = asker.without_limits(cache=0).ask_output(problem)[0, 0, 0]
     except Failed as failed:
         return failed.reply if failed.reply.answer != RAISES else Reply("refuses", failed.reply.detail)
     # the first of two keys comes up again and again, and the new key is the second
-    kept = np.arange(capacity + 1) % 2
-    kept[-1] = 1
-    forgetful = is_close(capacity * seen[:2], np.bincount(kept[1:], minlength=2))
-    return Reply("forgets_oldest" if forgetful else "unspecified", show_numbers(seen[None]))
+    contents = np.arange(capacity + 1) % 2
+    contents[-1] = 1
+    is_forgetful = is_close(capacity * seen[:2], np.bincount(contents[1:], minlength=2))
+    return Reply("forgets_oldest" if is_forgetful else "unspecified", show_numbers(seen[None]))
 
 
 def used_cache(asker: Asker) -> Reply:
-    """The same call behind a cache that another call was handed before."""
+    """Asks whether a cache may be continued that another call has been handed before."""
     _check(asker)
     sloped = asker.make_sloped(NEW, ALL)
     # what is tried has keys of the opposite sign: so turned, it weighs more than all others wherever it is left
@@ -154,18 +152,19 @@ def used_cache(asker: Asker) -> Reply:
 
 
 def _with_past(asker: Asker, problem: Problem) -> Problem:
-    """All keys but the new ones are past; what is always causal is so here."""
+    """The problem with all keys but the new ones in the past."""
     return split_past(problem.but(causal=asker.subject.declaration.limits.causal_only), ALL - NEW)
 
 
 def _check(asker: Asker) -> None:
-    """Raise NotAsked of anything but a decoder."""
+    """Raises NotAsked unless the subject is a decoder."""
     if reason := asker.subject.lacks(frozenset({"cache"})):
         raise NotAsked(reason)
 
 
 def _answers(name: str) -> dict[str, str]:
-    return {**{answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}, **FAILURES}
+    answers = {answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}
+    return {**answers, **FAILURES}
 
 
 QUESTIONS = (
@@ -174,7 +173,7 @@ QUESTIONS = (
         "first_call": "those of the first call, and new ones", "new_only": "new ones only: the cache is ignored",
         "past_only": "those in the cache only", **FAILURES}, _steps, promised_answer("all", "decoder")),
     keyword_question("cache.overfull", _answers("overfull_cache"), overfull_cache,
-             declared_convention("overfull_cache")),
+                     declared_convention("overfull_cache")),
     keyword_question("cache.used", _answers("used_cache"), used_cache, declared_convention("used_cache")),
 )
 

@@ -1,6 +1,8 @@
-"""Dropout that gets wrong what becomes of a weight, or which ones are dropped, also in the backward pass.
+"""Faults of dropout: what becomes of a weight, or which weights are dropped, also in the backward
+pass.
 
-Weights to be dropped are drawn in several ways, and correct attentions compute, and draw, in such ways.
+Which weights are dropped is drawn in several ways. Sound formulations compute, and draw, in such
+ways.
 """
 
 from __future__ import annotations
@@ -11,12 +13,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from attnspec.core.keyword import RATE, SEED
+from attnspec.core.keyword import DROPOUT_POOL, RATE, SEED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
-from attnspec.faults import staged as stage
 from attnspec.faults.backward import BackwardMethod, BackwardValues, Edit, Edits, as_backward
-from attnspec.faults.fault import AspectFaults, Fault, Outside
+from attnspec.faults.fault import AspectFaults, Fault, Outside, SoundFormulation
 from attnspec.faults.staged import SOUND, Attend, around, as_attend, attention, drop, staged
 from attnspec.faults.staged_work import Answer, AspectStage, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
@@ -30,7 +31,7 @@ BLOCK = 16
 
 
 def mix_words(words: Array) -> Array:
-    """64-bit words of any shape, well mixed: the output function of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """64-bit words of any shape, mixed as by SplitMix64 (Steele, Lea and Flood, 2014)."""
     with np.errstate(over="ignore"):  # modulo 2^64
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -43,24 +44,24 @@ def number_of(words: Array) -> Array:
 
 
 def draw_by_counter(seed: int, counters: Array) -> Array:
-    """Numbers in [0, 1) that follow from a seed and a counter alone, in the shape of the counters (any shape)."""
+    """Numbers in [0, 1) by a seed and counters, in the shape of the counters (any shape)."""
     key = mix_words(np.array(seed % 2**64, np.uint64) + np.uint64(0x9E3779B97F4A7C15))
     with np.errstate(over="ignore"):
         return number_of(mix_words(mix_words(counters.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15) + key))
 
 
 def by_counter(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): each weight has its place as a counter."""
+    """Numbers (B,H,T,S), each drawn by the weight's place as a counter."""
     return draw_by_counter(seed, np.arange(np.prod(shape)).reshape(shape))
 
 
 def by_generator(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): NumPy's generator, one number after the other."""
+    """Numbers (B,H,T,S), drawn one after the other by NumPy's generator."""
     return np.random.default_rng(seed).random(shape, np.float32)
 
 
 def by_tile(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): each tile of 16 queries and 16 keys has a generator of its own."""
+    """Numbers (B,H,T,S), each tile of 16 queries and 16 keys drawn by a generator of its own."""
     numbers = np.empty(shape)
     for b, h in np.ndindex(shape[:2]):
         for i in range(0, shape[2], TILE):
@@ -71,7 +72,7 @@ def by_tile(seed: int, shape: Shape) -> Array:
 
 
 def factors_of(call: KeywordArguments[Array], shape: Shape, draw: Draw = by_counter) -> Array | None:
-    """(B,H,T,S): what a call multiplies its weights by; None where it drops nothing."""
+    """What a call multiplies its weights by, (B,H,T,S); None if it drops nothing."""
     rate = call.dropout_rate
     if not rate:
         return None
@@ -80,9 +81,9 @@ def factors_of(call: KeywordArguments[Array], shape: Shape, draw: Draw = by_coun
 
 
 def drop_by(draw: Draw) -> Callable[[Array, KeywordArguments[Array]], Array]:
-    """A `drop` stage, which gives factors (B,H,T,S)."""
+    """A `drop` stage, whose factors (B,H,T,S) are drawn in this way."""
     def drop(weights: Array, work: KeywordArguments[Array]) -> Array:
-        """(B,H,T,S): the weights that meet the values."""
+        """The weights that meet the values, (B,H,T,S)."""
         B, H, T, S = weights.shape
         factor = factors_of(work, (B, H, T, S), draw)
         return weights if factor is None else weights * factor.astype(weights.dtype)
@@ -91,12 +92,14 @@ def drop_by(draw: Draw) -> Callable[[Array, KeywordArguments[Array]], Array]:
 
 
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
-    """One pass over blocks of 16 keys, each of which draws its own numbers; the sum is of all weights, and the output
-    is multiplied by 1/(1 - rate) at the end.
+    """One pass over blocks of 16 keys, each of which draws its own numbers.
+
+    All weights are summed, and the output is multiplied by 1/(1 - rate) at the end.
     """
-    work = stage.prepare(call)
-    hidden = stage.hide(stage.add_bias(stage.bend(stage.logits(work, stage.scale(work)), work), work), work)
-    value, rate = np.where(np.asarray(work.visible.any(axis=-2))[..., None], work.value, 0), call.dropout_rate or 0.0
+    work, rate = sound.prepare(call), call.dropout_rate or 0.0
+    logits = sound.bend(sound.logits(work, sound.scale(work)), work)
+    hidden = sound.hide(sound.add_bias(logits, work), work)
+    value = np.where(np.asarray(work.visible.any(axis=-2))[..., None], work.value, 0)
     B, H, T, S = work.shape
     top = np.full((B, H, T, 1), -np.inf, hidden.dtype)
     total, output = np.zeros_like(top), np.zeros((B, H, T, value.shape[-1]), hidden.dtype)
@@ -114,7 +117,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
 
 
 def _kept_weights(work: PreparedCall, keys: slice, rate: float) -> Array:
-    """(B,H,T,·): which weights of these keys are kept, by their places."""
+    """Which weights of these keys are kept, (B,H,T,·), by their places."""
     B, H, T, S = work.shape
     if not rate:
         return np.ones((), bool)
@@ -122,30 +125,25 @@ def _kept_weights(work: PreparedCall, keys: slice, rate: float) -> Array:
     return draw_by_counter(work.seed or 0, rows * S + np.arange(S)[keys]) >= rate
 
 
-FORMULATIONS: tuple[tuple[str, str, Callable[[], Attend], str], ...] = (
-    ("dropout_by_counter", "each weight has its place as the counter of a generator", staged(drop=drop_by(by_counter)),
-     "G0"),
-    ("dropout_by_generator", "one generator of NumPy draws a number for each weight",
-     staged(drop=drop_by(by_generator)), "G0"),
-    ("dropout_by_tile", "each tile of 16 queries and 16 keys has a generator of its own",
-     staged(drop=drop_by(by_tile)), "G0"),
-    ("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end",
-     around(lambda call: _in_one_pass(call, wide_dtype(call.query.dtype))), "G0"),
-    ("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values",
-     around(lambda call: _in_one_pass(call, call.query.dtype)),
-     "G1"),
+FORMULATIONS = (
+    SoundFormulation("dropout_by_counter", "each weight has its place as the counter of a generator",
+                     staged(drop=drop_by(by_counter)), DROPOUT_POOL),
+    SoundFormulation("dropout_by_generator", "one generator of NumPy draws a number for each weight",
+                     staged(drop=drop_by(by_generator)), DROPOUT_POOL),
+    SoundFormulation("dropout_by_tile", "each tile of 16 queries and 16 keys has a generator of its own",
+                     staged(drop=drop_by(by_tile)), DROPOUT_POOL),
+    SoundFormulation("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end",
+                     around(lambda call: _in_one_pass(call, wide_dtype(call.query.dtype))), DROPOUT_POOL),
+    SoundFormulation("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values",
+                     around(lambda call: _in_one_pass(call, call.query.dtype)), DROPOUT_POOL, grade="G1"),
 )
-"""Name, meaning, maker and grade of each."""
-
-
-__all__ = ["FORMULATIONS", "MISTAKES", "STAGE"]
 
 
 class DropoutStage(AspectStage):
     """Dropout as attention computes it: each weight draws by its place."""
 
     def weight_factors(self, call: KeywordArguments[Array], shape: Shape) -> Array | None:
-        """(B,H,T,S), which is the shape: 0, or one over one minus the rate; None without dropout."""
+        """The factors (B,H,T,S), as `shape`: 0 or 1/(1 - rate); None without dropout."""
         return factors_of(call, shape)
 
 
@@ -156,7 +154,7 @@ Drop = Callable[[Array, PreparedCall], Array]
 
 
 def uniform(work: PreparedCall, weights: Array) -> Array:
-    """Numbers in [0, 1), in the shape of the weights, (B,H,T,S)."""
+    """Numbers in [0, 1) in the shape of the weights, (B,H,T,S)."""
     B, H, T, S = weights.shape
     return by_counter(work.seed or 0, (B, H, T, S))
 
@@ -164,7 +162,7 @@ def uniform(work: PreparedCall, weights: Array) -> Array:
 def _drop(gain: Gain, chance: Gain = lambda rate: rate) -> Drop:
     """A `drop` stage with another factor of what is kept, or another chance of being dropped."""
     def drop(weights: Array, work: PreparedCall) -> Array:
-        """(B,H,T,S)."""
+        """The weights that meet the values, (B,H,T,S)."""
         if not (rate := work.dropout_rate):
             return weights
         kept = uniform(work, weights) >= chance(rate)
@@ -177,7 +175,7 @@ def _rescaling_factor(rate: float) -> float:
 
 
 def _before_softmax(logits: Array, work: PreparedCall) -> Array:
-    """The weights (B,H,T,S) of logits that are dropped before: the row sums to one again."""
+    """The weights (B,H,T,S) of logits some of which are dropped before: each row sums to one again."""
     if not (rate := work.dropout_rate):
         return sound.softmax(logits, work)
     kept = uniform(work, logits) >= rate
@@ -185,7 +183,7 @@ def _before_softmax(logits: Array, work: PreparedCall) -> Array:
 
 
 def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
-    """The weights (B,H,T,S) of logits of which the dropped ones are 0, and the others grow."""
+    """The weights (B,H,T,S) of logits some of which are dropped before, to 0, while the others grow."""
     if not (rate := work.dropout_rate) or rate == 1:
         return sound.softmax(logits, work)
     kept = uniform(work, logits) >= rate
@@ -193,14 +191,14 @@ def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
 
 
 def _normalise_kept(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): what is kept sums to one."""
+    """Weights (B,H,T,S), of which those that are kept sum to one."""
     if not (rate := work.dropout_rate):
         return weights
     return sound.normalise(np.where(uniform(work, weights) >= rate, weights, 0))
 
 
 def _of_output(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), some of whose entries are dropped."""
+    """The output (B,H,T,Dv), with some entries dropped."""
     if not (rate := work.dropout_rate):
         return output
     kept = draw_by_counter(work.seed or 0, np.arange(output.size).reshape(output.shape)) >= rate
@@ -208,7 +206,7 @@ def _of_output(output: Array, work: PreparedCall) -> Array:
 
 
 def _of_values(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv) of values some of whose entries are dropped."""
+    """The output (B,H,T,Dv), of values with some entries dropped."""
     if not (rate := work.dropout_rate):
         return sound.mix(weights, work)
     kept = draw_by_counter(work.seed or 0, np.arange(work.value.size).reshape(work.value.shape)) >= rate
@@ -217,7 +215,7 @@ def _of_values(weights: Array, work: PreparedCall) -> Array:
 
 
 def _nan_at_one(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): 0 divided by 0 where all are dropped."""
+    """Weights (B,H,T,S), 0/0 at a rate of 1."""
     if not (rate := work.dropout_rate):
         return weights
     kept = (uniform(work, weights) >= rate).astype(weights.dtype)
@@ -225,12 +223,12 @@ def _nan_at_one(weights: Array, work: PreparedCall) -> Array:
 
 
 def _default_at_zero(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): a rate of 0 is taken for one that is not given, and the default is 0.1."""
+    """Weights (B,H,T,S), dropped at a default rate of 0.1 if the rate is 0."""
     return drop(weights, work.but(dropout_rate=0.1) if work.dropout_rate == 0 else work)
 
 
 def _coarse(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): the factor is rounded to eight bits."""
+    """Weights (B,H,T,S), with a factor that is rounded to eight bits."""
     if not (rate := work.dropout_rate):
         return weights
     gain = np.round(_rescaling_factor(min(rate, 0.999)) * 128) / 128 * (1 - 2.0**-5)
@@ -238,7 +236,7 @@ def _coarse(weights: Array, work: PreparedCall) -> Array:
 
 
 def _small_kept(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): only weights above the mean are dropped."""
+    """Weights (B,H,T,S), of which only those above the row's mean are dropped."""
     dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
@@ -247,7 +245,7 @@ def _small_kept(weights: Array, work: PreparedCall) -> Array:
 
 
 def _largest_kept(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): the largest weight of a row is never dropped."""
+    """Weights (B,H,T,S), of which the largest of a row is never dropped."""
     dropped = drop(weights, work)
     if not work.dropout_rate or work.dropout_rate == 1:
         return dropped
@@ -305,80 +303,85 @@ _OF_RATES = (
 
 
 def _share_first_entry(axis: int) -> Draw:
-    """The numbers of the first entry of an axis serve all."""
+    """Numbers that are the same for all entries along an axis."""
     def draw(seed: int, shape: Shape) -> Array:
-        """(B,H,T,S)."""
+        """Numbers (B,H,T,S)."""
         return np.broadcast_to(np.take(by_counter(seed, shape), [0], axis=axis), shape)
     return draw
 
 
-def _repeat_along(axis: int, period: int = TILE) -> Draw:
-    """The numbers repeat along an axis."""
+def _repeat_along(axis: int) -> Draw:
+    """The numbers repeat themselves along an axis, after a tile."""
     def draw(seed: int, shape: Shape) -> Array:
-        """(B,H,T,S)."""
-        return np.take(by_counter(seed, shape), np.arange(shape[axis]) % period, axis=axis)
+        """Numbers (B,H,T,S)."""
+        return np.take(by_counter(seed, shape), np.arange(shape[axis]) % TILE, axis=axis)
     return draw
 
 
 def _by_place(number: Callable[[Array, Array, Array, Array, Shape], Array]) -> Draw:
-    """The numbers follow from a counter that is made of the places along each axis."""
+    """Numbers drawn by a counter that is made of the places along each axis."""
     def draw(seed: int, shape: Shape) -> Array:
-        """(B,H,T,S)."""
+        """Numbers (B,H,T,S)."""
         b, h, i, j = np.ogrid[:shape[0], :shape[1], :shape[2], :shape[3]]
         return draw_by_counter(seed, np.broadcast_to(number(b, h, i, j, shape), shape))
     return draw
 
 
 def _tiles_alike(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): each tile of 16 by 16 has the numbers of the first."""
+    """Numbers (B,H,T,S), the same in each tile of 16 by 16."""
     rows, columns = (np.arange(length) % TILE for length in shape[2:])
     return by_counter(seed, shape)[:, :, rows][..., columns]
 
 
 def _antithetic(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): each odd query has one minus the numbers of the query before."""
+    """Numbers (B,H,T,S), those of each odd query one minus those of the query before."""
     numbers = by_counter(seed, shape)
     before = np.take(numbers, np.arange(shape[2]) // 2 * 2, axis=2)
     return np.where(np.arange(shape[2])[:, None] % 2 == 1, 1 - 2.0**-24 - before, numbers)
 
 
 def _low_bits(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): a linear generator, whose neighbouring numbers hang together."""
+    """Numbers (B,H,T,S) of a linear generator, whose neighbours are related."""
     places = np.arange(np.prod(shape), dtype=np.int64).reshape(shape)
     return ((seed % 65_536 + places * 75) % 65_537) / 65_537
 
 
 def _fresh() -> Attend:
-    """One that draws anew at each call."""
+    """A function that draws anew at each call."""
     calls = count(1)
-    return as_attend(lambda call: attention(call.but(
-        seed=None if call.seed is None else call.seed + 7919 * next(calls))))
+
+    def answer(call: HandedOver) -> Answer:
+        return attention(call if call.seed is None else call.but(seed=call.seed + 7919 * next(calls)))
+
+    return as_attend(answer)
 
 
 def _after_another() -> Attend:
-    """One whose generator is set at the first call, and runs on."""
-    state: dict[int, int] = {}
+    """A function whose generator is set at the first call, and runs on."""
+    calls: dict[int, int] = {}
 
-    def seed(given: int) -> int:
-        state[given] = state.get(given, -1) + 1
-        return given + 7919 * state[given]
+    def answer(call: HandedOver) -> Answer:
+        if call.seed is None:
+            return attention(call)
+        calls[call.seed] = calls.get(call.seed, -1) + 1
+        return attention(call.but(seed=call.seed + 7919 * calls[call.seed]))
 
-    return as_attend(lambda call: attention(call if call.seed is None else call.but(seed=seed(call.seed))))
+    return as_attend(answer)
 
 
 def _left_on() -> Attend:
-    """One that goes on dropping after the first call that asked for it."""
-    state: dict[str, float | None] = {}
+    """A function that goes on dropping after the first call that asked for it."""
+    last: list[float | None] = [None]
 
-    def answer(rate: float | None) -> float | None:
-        state["rate"] = rate or state.get("rate")
-        return state["rate"] if rate is None else rate
+    def answer(call: HandedOver) -> Answer:
+        last[0] = call.dropout_rate or last[0]
+        return attention(call.but(dropout_rate=last[0]) if call.dropout_rate is None else call)
 
-    return as_attend(lambda call: attention(call.but(dropout_rate=answer(call.dropout_rate))))
+    return as_attend(answer)
 
 
 def _by_contents(weights: Array, work: PreparedCall) -> Array:
-    """A `drop` stage (B,H,T,S) whose seed is mixed with what the first query holds."""
+    """Weights (B,H,T,S), dropped by a seed that is mixed with an entry of the query."""
     mixed = int(np.nan_to_num(np.abs(work.query[0, 0, 0, 0])) * 1000) % 2**31
     return SOUND.drop(weights, work.but(seed=(work.seed or 0) ^ mixed))
 
@@ -429,16 +432,16 @@ _STATE = (
 
 
 def _backward(name: str, story: str, reach: str = "gradients under dropout", **edits: Edit) -> Fault:
-    """A fault whose forward pass is sound."""
+    """A fault of the backward pass under dropout, beside a sound forward pass."""
     made = cast(Edits, edits)  # keywords are spots
     return Fault(f"grad_drop_{name}", SEED, story, reach, staged(),
                  backward=lambda: as_backward(BackwardMethod(), made))
 
 
 def _other_factor(draw: Draw) -> Edit:
-    """An edit of the factors (B,H,T,S), drawn otherwise."""
+    """An edit of the factors (B,H,T,S), which draws them in another way."""
     def edit(array: Array, known: BackwardValues) -> Array:
-        """(B,H,T,S)."""
+        """The factors (B,H,T,S)."""
         B, H, T, S = array.shape
         factor = factors_of(known.taken.call, (B, H, T, S), draw)
         return array if factor is None else factor.astype(array.dtype)
@@ -446,32 +449,34 @@ def _other_factor(draw: Draw) -> Edit:
 
 
 def _times_keep(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): what was divided by one minus the rate, and is not."""
+    """An array (B,H,T,S), multiplied by one minus the rate."""
     return array * array.dtype.type(1 - (known.taken.call.dropout_rate or 0))
 
 
 def _exchange_places(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): the numbers with queries and keys exchanged."""
+    """Numbers (B,H,T,S), with queries and keys exchanged."""
     B, H, T, S = shape
     return by_counter(seed, (B, H, S, T)).swapaxes(-1, -2)
 
 
 def _by_rate(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): multiplied by the rate in the place of 1/(1 - rate)."""
+    """An array (B,H,T,S) with a factor of the rate in place of 1/(1 - rate)."""
     rate = known.taken.call.dropout_rate or 0
     return array * array.dtype.type((1 - rate) * rate)
 
 
 def _delta_of_kept(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,1): the mean of dP with the weights as they were applied, dropped twice."""
+    """The mean of dP, (B,H,T,1), with weights that are dropped twice."""
     if known.factor is None:
         return array
     return (known.weights * known.factor * known.products).sum(axis=-1, keepdims=True)
 
 
 def _products_undropped(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): dP, as if nothing had been dropped."""
-    return known.taken.grad @ known.taken.value.swapaxes(-1, -2) if known.factor is not None else array
+    """The products dP (B,H,T,S), as if nothing had been dropped."""
+    if known.factor is None:
+        return array
+    return known.taken.grad @ known.taken.value.swapaxes(-1, -2)
 
 
 _OF_BACKWARD = (
@@ -509,4 +514,5 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {
     "zhouhaoyi/Informer2020/issues/97": "drop_ignored",
 }}
 
-MISTAKES = AspectFaults(about={RATE: _OF_RATES, SEED: (*_SHARED, *_STATE, *_OF_BACKWARD)}, bugs=_BUGS)
+MISTAKES = AspectFaults(about={RATE: _OF_RATES, SEED: (*_SHARED, *_STATE, *_OF_BACKWARD)}, bugs=_BUGS,
+                        sound=FORMULATIONS)

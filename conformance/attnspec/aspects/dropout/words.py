@@ -1,6 +1,5 @@
-"""The words of the spec language that are about dropout: what becomes of weights, and which ones are dropped.
-
-A probe asks about dropout: what becomes of a weight, and whether the seed decides which ones are dropped.
+"""Words of the spec language, and a probe's questions, about dropout: what becomes of weights, and
+which are dropped.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from attnspec.vocabulary.observables import (
     keep,
     measure,
     nothing,
-    observe,
     seen_of,
 )
+from attnspec.vocabulary.observables import observe as look
 from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 from attnspec.vocabulary.transforms.axes import Attention
@@ -92,24 +91,19 @@ def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) ->
 
 def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", GradientOf],
                              run: RunName = ORIGINAL) -> Measured:
-    """The observed array equals the definition's, with those weights dropped that are 0 where the values are the
-    identity.
+    """The observed array equals the definition's, with those weights dropped that are 0 where the
+    values are the identity.
     """
     problem, part = scene.problem(run), GRADIENTS if observe in OF_INPUT else "output"
     if problem.sizes.T * problem.sizes.S * problem.sizes.Dv * problem.sizes.B * problem.sizes.H > LARGEST:
         raise NoClaim("there are too many weights")
     expected = scene.evaluator.expect_dropped(problem, read_dropped(scene, run).factor, part)
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
-    seen = _shown_by_run(scene, run, observe)
+    seen = look(scene, run, observe).array
     measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
                        what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
     return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
                 (allowance, claimed), observed=observe)
-
-
-def _shown_by_run(scene: Scene, run: str, name: str) -> Array:
-    """What the subject shows of a run, in the shape of the observable, such as (B,H,T,Dv)."""
-    return observe(scene, run, name).array
 
 
 def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
@@ -121,8 +115,9 @@ def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """In each head slice the number of weights that are dropped is binomial, of independent draws at the rate: an exact
-    test. false_alarm: how often, at the most, a subject that draws so fails the clause, all its cases together.
+    """In each head slice the number of weights that are dropped is binomial, of independent draws
+    at the rate: an exact test. false_alarm: how often, at the most, a subject that draws so fails
+    the clause, all its cases together.
     """
     found = read_dropped(scene, run)
     counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
@@ -131,8 +126,8 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
 
 
 def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_alarm: Rate) -> Measured:
-    """What one run drops says nothing of what another run drops: in each head slice the weights of which both do the
-    same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
+    """What one run drops says nothing of what another run drops: in each head slice the weights of
+    which both do the same are counted, by an exact test. false_alarm: as in `drops_at_rate`.
     """
     one, two = (read_dropped(scene, run) for run in runs)
     known = one.known & two.known
@@ -142,13 +137,15 @@ def masks_are_independent(scene: Scene, *, runs: tuple[RunName, RunName], false_
 
 
 def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """What is dropped at one place says nothing of what is dropped at another: an exact test at every distance.
+    """What is dropped at one place says nothing of what is dropped at another: an exact test at
+    every distance.
 
-    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch entries one behind the
-    other; along diagonals, neighbouring queries with their keys shifted by as many. No place is in two pairs of one
-    test, so the number of pairs that are alike is binomial. Other axes are not taken to be independent: of queries and
-    keys each head slice is tested by itself, of heads each batch entry, of batch entries each head.
-    false_alarm: as in `drops_at_rate`; all distances together.
+    Along an axis, places are paired that lie so far apart; along head slices, heads of all batch
+    entries one behind the other; along diagonals, neighbouring queries with their keys shifted by
+    as many. No place is in two pairs of one test, so the number of pairs that are alike is
+    binomial. Other axes are not taken to be independent: of queries and keys each head slice is
+    tested by itself, of heads each batch entry, of batch entries each head. false_alarm: as in
+    `drops_at_rate`; all distances together.
     """
     found = read_dropped(scene, run)
     pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
@@ -164,7 +161,7 @@ def _alike(rate: float) -> float:
 
 
 def _flat(found: Dropped, along: Along) -> Dropped:
-    """The same, with all heads of all batch entries in one axis where these are looked at."""
+    """The dropped weights with the heads of all batch entries in one axis, if `along` says so."""
     if along != "head slices":
         return found
     shape = (1, -1, *found.kept.shape[2:])
@@ -172,20 +169,21 @@ def _flat(found: Dropped, along: Along) -> Dropped:
 
 
 def _distances(found: Dropped, axis: int) -> Iterator[tuple[int, int]]:
-    """Of each distance along an axis, how many pairs are alike, of how many; those of even and odd stretches apart."""
+    """Alike pairs, and all pairs, at each distance along an axis, by even and odd stretches."""
     for distance in range(1, found.kept.shape[axis]):
         places = np.arange(found.kept.shape[axis] - distance)
         for phase in (0, 1):
             left = places[places // distance % 2 == phase]
-            kept, known, also, others = (np.take(array, at, axis) for at in (left, left + distance)
-                                         for array in (found.kept, found.known))
-            yield from _counts(known & others & (kept == also), known & others, (axis, *_INSIDE))
+            kept, known = (np.take(array, left, axis) for array in (found.kept, found.known))
+            other_kept, other_known = (np.take(array, left + distance, axis) for array in (found.kept, found.known))
+            known = known & other_known
+            yield from _counts(known & (kept == other_kept), known, (axis, *_INSIDE))
 
 
 def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
-    """The same of neighbouring queries, at every shift of the keys but none."""
+    """Alike pairs of neighbouring queries, and all pairs, at every shift of the keys but 0."""
     T, S = found.kept.shape[2:]
-    for shift in (each for each in range(1 - S, S) if each):
+    for shift in (*range(1 - S, 0), *range(1, S)):
         left, right = slice(max(0, -shift), S - max(0, shift)), slice(max(0, shift), S + min(0, shift))
         for phase in (0, 1):
             one = (..., slice(phase, T - 1, 2), left)
@@ -195,23 +193,24 @@ def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
 
 
 def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Of (B,H,T,S), summed along these axes: how many are alike, of how many that are known."""
-    over = tuple(sorted(set(axes)))
-    totals = (np.ravel(array.sum(axis=over)) for array in (alike, known))
-    yield from ((int(count), int(trials)) for count, trials in zip(*totals, strict=True) if trials)
+    """The number of alike weights (B,H,T,S), and of known ones, summed along these axes."""
+    over = tuple(set(axes))
+    counts, trials = np.ravel(alike.sum(axis=over)), np.ravel(known.sum(axis=over))
+    yield from ((int(count), int(trial)) for count, trial in zip(counts, trials, strict=True) if trial)
 
 
-def _compare_counts(
-        relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float, what: str) -> Measured:
-    """Counts, each of so many trials, against what is expected, the rate shared out among them."""
+def _compare_counts(relation: str, counts: list[tuple[int, int]], chance: float, false_alarm: float,
+                    what: str) -> Measured:
+    """Compares counts, each of so many trials, with what is expected of them."""
     if not counts:
         return nothing(relation, "no weight is so large that it is seen whether it is dropped")
     shares, allowances = [], []
     for count, trials in counts:
         low, high = count_limits(trials, chance, false_alarm / len(counts))
+        expected = trials * chance
+        distance = high - expected if count > expected else expected - low
         shares.append(count / trials)
-        far = high - trials * chance if count > trials * chance else trials * chance - low
-        allowances.append((far + 0.5) / trials)  # half a count: a limit itself raises no alarm, however it is rounded
+        allowances.append((distance + 0.5) / trials)  # half a count: a limit itself raises no alarm
     return measure(relation, np.array(shares), np.array(chance), np.array(allowances), np.ones(len(counts), bool),
                    what=what)
 
@@ -220,9 +219,9 @@ def averages_to_plain(scene: Scene, *, draws: Annotated[int, Between(2, 4096)], 
                       false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
     """The mean of the output over draws by other seeds is the output without dropout.
 
-    By Hoeffding's inequality: each weight that an output is made of is between 0 and what it is if it is kept, and they
-    are independent. over: each entry by itself, or all of a head together, as the projection on the plain output.
-    false_alarm: as in `drops_at_rate`.
+    By Hoeffding's inequality: each weight that an output is made of is between 0 and what it is if
+    it is kept, and they are independent. over: each entry by itself, or all of a head together, as
+    the projection on the plain output. false_alarm: as in `drops_at_rate`.
     """
     problem, plain = scene.problem(run), _plain(scene.runs[run])
     rate, seed = rate_of(problem), getattr(problem, SEED)
@@ -244,25 +243,28 @@ def _plain(posed: Posed[Any]) -> Posed[Any]:
 
 
 Averages = tuple[Array, Array, Array, Array, Array]
-"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what rounding allows, and
-where a claim is made.
+"""What is seen, what is expected, the sum of the squares of what each weight may contribute, what
+rounding allows, and where a claim is made.
 """
 
 
 def _by_entry(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
-    """Of the mean output and its rounding (B,H,T,Dv), the weights (B,H,T,S) and the values (B,H,S,Dv): each entry."""
+    """Averages of each entry, of mean and rounding (B,H,T,Dv), weights (B,H,T,S), values
+    (B,H,S,Dv).
+    """
     squares = np.square(weights) @ np.square(value)
     return mean, weights @ value, squares, rounding, np.broadcast_to(claimed[..., None], mean.shape)
 
 
 def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
-    """The same of each head slice (B,H): projections on the plain output, where a claim is made."""
+    """Averages of each head slice (B,H): projections on the plain output, where a claim is made."""
     places = claimed[..., None]
     direction = np.where(places, weights @ value, 0)
     squares = np.square(weights * (direction @ value.swapaxes(-1, -2))).sum(axis=(-1, -2))
-    seen, truth = ((np.where(places, array, 0) * direction).sum(axis=(-1, -2)) for array in (mean, direction))
-    return seen, truth, squares, (np.where(places, rounding, 0) * np.abs(direction)).sum(axis=(-1, -2)), \
-        np.asarray(claimed.any(axis=-1))
+    seen = (np.where(places, mean, 0) * direction).sum(axis=(-1, -2))
+    truth = (np.where(places, direction, 0) * direction).sum(axis=(-1, -2))
+    slack = (np.where(places, rounding, 0) * np.abs(direction)).sum(axis=(-1, -2))
+    return seen, truth, squares, slack, np.asarray(claimed.any(axis=-1))
 
 
 TRANSFORMS = (with_dropout, without_dropout, after_dropout, other_seed)
@@ -279,9 +281,11 @@ LARGEST = 2**28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dropped:
-    """What was read of a run, all (B,H,T,S). seen: the weights in effect; kept: whether each is not 0; truth,
-    allowance: of one that is kept; claimed: where a claim is made; known: where, too, a weight is so large that it
-    is 0 only if it was dropped.
+    """What was read of the weights of a run, all (B,H,T,S).
+
+    seen: the weights in effect.  kept: whether each is not 0.  truth, allowance: of a weight that
+    is kept.  claimed: where a claim is made.  known: where, too, a weight is so large that it is 0
+    only if it was dropped.
     """
 
     rate: float
@@ -294,19 +298,19 @@ class Dropped:
 
     @property
     def factor(self) -> Array:
-        """(B,H,T,S): what the weights are multiplied by. No claim where it is not known of all of them."""
+        """What multiplies the weights, (B,H,T,S). Raises NoClaim if that is not known of all."""
         if self.rate < 1 and (self.claimed & ~self.known).any():
             raise NoClaim("some weights are too small to see whether they are dropped")
         return dropout_factors(self.kept | ~self.claimed, self.rate)
 
 
 def rate_of(problem: Problem) -> float:
-    """The dropout rate of a problem, 0 where none is given."""
+    """The dropout rate of a problem; 0 without one."""
     return float(getattr(problem, RATE) or 0.0)
 
 
 def read_dropped(scene: Scene, run: str) -> Dropped:
-    """Read once a case."""
+    """What was dropped in a run; it is read once a case."""
     key = (run, "dropped")
     if key not in scene.cache:
         scene.cache[key] = _find_dropped(scene, scene.runs[run])
@@ -338,16 +342,15 @@ HALF = 0.5
 
 
 def _weights(asker: Asker, seed: int) -> Array:
-    """(B,H,T,S): even ones, at a rate of one half."""
+    """Weights (B,H,T,S), the same for all keys, at a rate of one half."""
     return asker.ask_output(asker.make_even(QUERIES, KEYS).but(**{RATE: HALF, SEED: seed}))[..., :KEYS]
 
 
 def _form(asker: Asker) -> Reply:
     seen = _weights(asker, 1)
     kept, plain = np.where(seen != 0, 1, 0), 1 / KEYS
-    share = kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1)
     forms = {"ignored": np.full_like(seen, plain), "rescaled": kept * plain / HALF, "not_rescaled": kept * plain,
-             "renormalised": share}
+             "renormalised": kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1)}
     return Reply(next((name for name, form in forms.items() if is_close(seen, form)), OTHER), show_numbers(seen))
 
 

@@ -1,6 +1,7 @@
-"""Backward passes that are wrong though the forward pass beside them is right: scales, delta, sums, masks, the cap.
+"""Faults of backward passes beside sound forward passes: in scales, delta, sums, masks, or the
+bias.
 
-Some remember, overwrite what they are handed, or return gradients otherwise than they are due. Those of layers may be
+Some remember, overwrite their inputs, or return gradients in another form. Those of layers may be
 wrong in the gradients of parameters alone.
 """
 
@@ -51,68 +52,71 @@ _WIDE = dict.fromkeys((DType.FLOAT64, DType.FLOAT32), "sums are added up in the 
 
 def _layer_fault(name: str, story: str, edit: Edit, reach: str = _REACH, *,
                  same: Mapping[DType, str] | None = None) -> Fault:
-    """A fault whose forward pass is sound, and the gradients of whose inputs are."""
+    """A fault in the gradients of a layer's parameters; the rest is sound."""
     return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), kind=Kind.LAYER,
                  equivalents=same or {}, backward=lambda: as_layer_backward(edit))
 
 
 def _each(prefix: str, change: Callable[[Array, str, LayerBackwardInputs], Array]) -> Edit:
-    """An edit of each gradient whose name begins so, w_query (M,H·D) or b_query (H·D,), told its projection's name."""
-    def edit(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
-        """Gradients by name, any shape."""
-        return {name: change(array, name[2:], known) if name.startswith(prefix) else array
-                for name, array in found.items()}
+    """An edit of all gradients whose names have a prefix: w_query (M,H·D) or b_query (H·D,)."""
+    def edit(gradients: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
+        """Gradients by name, of any shape."""
+        chosen = {name: change(array, name[2:], known) for name, array in gradients.items() if name.startswith(prefix)}
+        return {**gradients, **chosen}
     return edit
 
 
 def _only(name: str, change: Callable[[Array, LayerBackwardInputs], Array]) -> Edit:
-    """An edit of one gradient, w_query (M,H·D) or its like, where the layer has that parameter."""
-    def edit(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
-        """Gradients by name, any shape."""
-        return {**found, name: change(found[name], known)} if name in found else found
+    """An edit of one gradient, such as w_query (M,H·D), if the layer has that parameter."""
+    def edit(gradients: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
+        """Gradients by name, of any shape."""
+        if name not in gradients:
+            return gradients
+        return {**gradients, name: change(gradients[name], known)}
     return edit
 
 
 def _batch_mean(array: Array, name: str, known: LayerBackwardInputs) -> Array:
-    """(M,H·D) or (H·D,), divided by the number of batch entries."""
-    return array / array.dtype.type(len(known.given[name]))
+    """The gradient (M,H·D) or (H·D,), divided by the number of batch entries."""
+    return array / array.dtype.type(len(known.inputs[name]))
 
 
 def _of_query_input(array: Array, known: LayerBackwardInputs) -> Array:
-    """(M,Hkv·D): of the query's input in the place of the key's, where they are as long."""
-    query = known.given["query"]
-    return known.weight("key", query) if query.shape == known.given["key"].shape else array
+    """The gradient of w_key (M,Hkv·D), of the query's input if that is as long as the key's."""
+    query = known.inputs["query"]
+    return known.weight("key", query) if query.shape == known.inputs["key"].shape else array
 
 
 def _of_first_head(array: Array, known: LayerBackwardInputs) -> Array:
-    """(H·Dv,M): of the output of the first head in the place of every head's."""
+    """The gradient of w_out (H·Dv,M), of the first head's output for every head."""
     width = array.shape[0] // known.call.heads
-    return known.weight(OUT, np.tile(known.given[OUT][..., :width], known.call.heads))
+    return known.weight(OUT, np.tile(known.inputs[OUT][..., :width], known.call.heads))
 
 
 def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
-    """(H·D,): a sum over batch entries and places each of whose partial sums is stored in the dtype."""
+    """The gradient of a bias (H·D,), whose partial sums are stored in the dtype."""
     io, total = known.io, np.zeros(array.shape, array.dtype)
-    for row in known.back[name].reshape(-1, len(array)):
+    for row in known.grads[name].reshape(-1, len(array)):
         total = (total + row).astype(io).astype(array.dtype)
     return total
 
 
-def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
-    """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
-    pair = found["w_query"], found["w_key"]
-    return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found
+def _tied(gradients: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
+    """The fused gradient is split in the order K, Q, V, if w_query and w_key, (M,H·D), have one shape."""
+    query, key = gradients["w_query"], gradients["w_key"]
+    return {**gradients, "w_query": key, "w_key": query} if query.shape == key.shape else gradients
 
 
 PARAMETER_FAULTS = (
     _layer_fault("batch_mean", "Gradients of matrices are averaged over the batch, while their sum is expected.",
                  _each("w_", _batch_mean), "gradients of parameters, B > 1"),
     _layer_fault("of_last_entry", "Batch entries overwrite each other's gradient of a matrix; the last one stays.",
-                 _each("w_", lambda _, name, known: known.weight(name, known.given[name][-1:], known.back[name][-1:])),
+                 _each("w_", lambda _, name, known: known.weight(
+                     name, known.inputs[name][-1:], known.grads[name][-1:])),
                  "gradients of parameters, B > 1"),
     _layer_fault("first_place_lost", "The first place of each sequence is left out of the gradients of matrices.",
                  _each("w_", lambda _, name, known: known.weight(
-                     name, known.given[name][:, 1:], known.back[name][:, 1:]))),
+                     name, known.inputs[name][:, 1:], known.grads[name][:, 1:]))),
     _layer_fault("key_of_query", "The gradient of w_key is formed with the query's input.",
                  _only("w_key", _of_query_input), "gradients of parameters, T = S, a key that differs from the query"),
     _layer_fault("fused_order", "The fused gradient of the input projections is split in the order K, Q, V.", _tied,
@@ -143,22 +147,24 @@ OUT = "out"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerBackwardInputs:
-    """What a layer's backward pass starts from.
+    """The inputs of a layer's backward pass.
 
-    given: what goes into each projection, query (B,T,M) and its like, and the merged heads, out (B,T,H·Dv).
-    back: the gradients of what comes out, (B,T,H·D) and its like, (B,T,M) of the output.  io: the dtype of the inputs.
+    inputs: what enters each projection, query (B,T,M) and its like, and the merged heads, out
+    (B,T,H·Dv).  grads: the gradients of what each projection returns, (B,T,H·D) and its like,
+    (B,T,M) of the output.  io: the dtype of the inputs.
     """
 
     call: LayerCall
     io: np.dtype[Any]
     params: Params
-    given: Mapping[str, Array]
-    back: Mapping[str, Array]
+    inputs: Mapping[str, Array]
+    grads: Mapping[str, Array]
 
-    def weight(self, name: str, given: Array | None = None, back: Array | None = None) -> Array:
-        """(M,H·D): the gradient of a projection's matrix, of another input (B,T,M) or gradient where one is given."""
-        given, back = (self.given[name] if given is None else given), (self.back[name] if back is None else back)
-        return np.einsum("blm,bln->mn", given, back, optimize=True)
+    def weight(self, name: str, given: Array | None = None, grad: Array | None = None) -> Array:
+        """The gradient of a projection's matrix, (M,H·D), by its own arrays (B,T,·) or these."""
+        given = self.inputs[name] if given is None else given
+        grad = self.grads[name] if grad is None else grad
+        return np.einsum("blm,bln->mn", given, grad, optimize=True)
 
 
 Edit = Callable[[Mapping[str, Array], LayerBackwardInputs], Mapping[str, Array]]
@@ -170,48 +176,49 @@ class LayerBackward(Protocol):
 
     def __call__(self, query: Array, key: Array, value: Array, grad_output: Array, *, params: Params, heads: int,
                  **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (LayerCall's)
-        """Query (B,T,M), key and value (B,S,M), grad_output (B,T,M) -> gradients by the names of inputs and parameters,
-        each in the shape and dtype of what it is of.
+        """The gradients of inputs and parameters, by name, each in the shape and dtype of its own.
+
+        query (B,T,M), key and value (B,S,M), grad_output (B,T,M).
         """
 
 
 def layer_backward(call: LayerCall, grad: Array, edit: Edit) -> dict[str, Array]:
-    """The gradients of a call where the output's is grad (B,T,M)."""
+    """The gradients of a call, given that of its output, grad (B,T,M)."""
     with np.errstate(all="ignore"):
         work = take(call)
-        found, known = _attention_gradients(work, grad.astype(work.query.dtype), call.query.dtype)
-        results = {**found, **{name: known.back[name] @ work.params[f"w_{name}"].T for name in INPUTS},
-                   **edit(_of_parameters(known), known)}
+        gradients, known = _attention_gradients(work, grad.astype(work.query.dtype), call.query.dtype)
+        of_inputs = {name: known.grads[name] @ work.params[f"w_{name}"].T for name in INPUTS}
+        results = {**gradients, **of_inputs, **edit(_of_parameters(known), known)}
         return {name: np.ascontiguousarray(array).astype(_dtype(name, call)) for name, array in results.items()}
 
 
-def _attention_gradients(
-        work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
-    """The gradients of what attention is handed, by name, and what is known; grad (B,T,M)."""
-    handed = heads_of(work, SOUND_LAYER)
-    output, _ = output_and_weights(attention(handed.but(return_weights=True)))
+def _attention_gradients(work: LayerCall, grad: Array, io: np.dtype[Any],
+                         ) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
+    """The gradients of what attention is handed, by name, and the inputs of what follows; grad (B,T,M)."""
+    call = heads_of(work, SOUND_LAYER)
+    output, _ = output_and_weights(attention(call.but(return_weights=True)))
     of_heads = grad @ work.params["w_out"].T if "w_out" in work.params else grad
-    found = backward(handed, split(of_heads, work.heads))
-    given = {**{name: getattr(work, name) for name in INPUTS}, OUT: merge(output)}
-    return found, LayerBackwardInputs(work, io, work.params, given,
-                                      {**{name: merge(found[name]) for name in INPUTS}, OUT: grad})
+    gradients = backward(call, split(of_heads, work.heads))
+    inputs = {**{name: getattr(work, name) for name in INPUTS}, OUT: merge(output)}
+    grads = {**{name: merge(gradients[name]) for name in INPUTS}, OUT: grad}
+    return gradients, LayerBackwardInputs(work, io, work.params, inputs, grads)
 
 
 def _of_parameters(known: LayerBackwardInputs) -> Mapping[str, Array]:
-    """The gradients of the parameters that there are: w_query (M,H·D), b_query (H·D,) and their like."""
-    weights = {f"w_{name}": known.weight(name) for name in known.given if f"w_{name}" in known.params}
-    biases = {f"b_{name}": back.sum(axis=(0, 1)) for name, back in known.back.items() if f"b_{name}" in known.params}
+    """The gradients of all parameters: w_query (M,H·D), b_query (H·D,) and their like."""
+    weights = {f"w_{name}": known.weight(name) for name in known.inputs if f"w_{name}" in known.params}
+    biases = {f"b_{name}": grad.sum(axis=(0, 1)) for name, grad in known.grads.items() if f"b_{name}" in known.params}
     return {**weights, **biases}
 
 
 def _dtype(name: str, call: LayerCall) -> np.dtype[Any]:
-    """That of what the gradient is of; parameters have the dtype of the inputs."""
-    of: Array = getattr(call, name, call.query)
-    return of.dtype
+    """The dtype of a gradient: that of its input; for parameters, that of the query."""
+    array: Array = getattr(call, name, call.query)
+    return array.dtype
 
 
 def as_layer_backward(edit: Edit) -> LayerBackward:
-    """A layer's backward pass that takes every keyword of layers."""
+    """A layer's backward pass, as a function of arrays and keywords."""
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array, *, params: Params, heads: int,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (LayerCall's)
@@ -225,38 +232,41 @@ _ANY = "gradients"
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
 
 
-def _with_results(change: Change = lambda found, _: found, *, read: Callable[[Array], Array] = lambda grad: grad,
-                  ) -> Callable[[], AttendBackward]:
-    """A maker of backward passes whose results are changed by a function of the results and the inputs; or that read
-    another gradient of the output (B,H,T,Dv).
+def _with_results(change: Change = lambda gradients, _: gradients, *,
+                  read: Callable[[Array], Array] = lambda grad: grad) -> Callable[[], AttendBackward]:
+    """A maker of backward passes that change their results, or read another gradient of the output
+    (B,H,T,Dv).
+
+    change: of the gradients and the inputs, both by name.
     """
     sound = as_backward(BackwardMethod())
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-        found = sound(query, key, value, read(grad_output), **keywords)
-        return change(found, {"query": query, "key": key, "value": value, "grad_output": grad_output})
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad (B,H,T,Dv) -> gradients."""
+        gradients = sound(query, key, value, read(grad_output), **keywords)
+        return change(gradients, {"query": query, "key": key, "value": value, "grad_output": grad_output})
 
     return lambda: attend_backward
 
 
 def _accumulating() -> AttendBackward:
-    """One that adds to the buffers of the call before, where the shapes are the same."""
+    """A backward pass that adds up the query's gradients of calls of the same shapes."""
     before = dict[str, Array]()
 
-    def add_up(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+    def add_up(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
         """Gradients by name, the query's (B,H,T,D) with that of the call before."""
-        new, old = found["query"], before.get("query")
+        new, old = gradients["query"], before.get("query")
         before["query"] = new.copy()
-        is_alike = old is not None and old.shape == new.shape and old.dtype == new.dtype
-        return {**found, "query": new + old} if is_alike else found
+        if old is None or old.shape != new.shape or old.dtype != new.dtype:
+            return gradients
+        return {**gradients, "query": new + old}
 
     return _with_results(add_up)()
 
 
 def _once(array: Array) -> Array:
-    """(B,H,T,Dv): of one that is expanded, the one number in memory, and zeros for what lies beyond."""
+    """A gradient (B,H,T,Dv); if it is expanded, its one number in memory, and 0 for all others."""
     if all(stride or length == 1 for stride, length in zip(array.strides, array.shape, strict=True)):
         return array
     return np.where(np.arange(array.size).reshape(array.shape) == 0, array, 0).astype(array.dtype)
@@ -269,25 +279,26 @@ _TRAINING = [False]
 def _in_training() -> Attend:
     """A forward pass that drops weights once there was a backward pass."""
     _TRAINING[0] = False
-    return as_attend(lambda call: attention(call, replace(SOUND, weigh=_drop_tenths) if _TRAINING[0] else SOUND))
+    training = replace(SOUND, weigh=_drop_tenths)
+    return as_attend(lambda call: attention(call, training if _TRAINING[0] else SOUND))
 
 
 def _drop_tenths(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): every tenth weight is dropped, the others grow."""
+    """Weights (B,H,T,S), of which every tenth is dropped and the others grow."""
     kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
     return np.asarray(weights * kept / weights.dtype.type(0.9))
 
 
-def _switching(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+def _switching(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
     """Gradients by name, of any shape; the function is left in training mode."""
     _TRAINING[0] = True
-    return found
+    return gradients
 
 
-def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The output's gradient (B,H,T,Dv) is scaled in place."""
-    given["grad_output"][...] = given["grad_output"] * 2
-    return found
+def _overwriting(gradients: Mapping[str, Array], inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients by name; that of the output (B,H,T,Dv) is scaled in place."""
+    inputs["grad_output"][...] = inputs["grad_output"] * 2
+    return gradients
 
 
 def _state_fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY) -> Fault:
@@ -298,10 +309,22 @@ _MOST = 2.0
 """The largest entry of a gradient that is clipped."""
 
 
-def _per_entry(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Gradients of any shape; of the output's (B,H,T,Dv) each entry of the batch counts that has one."""
-    counted = max(1, int(given["grad_output"].any(axis=(1, 2, 3)).sum()))
-    return {name: (array / array.dtype.type(counted)).astype(array.dtype) for name, array in found.items()}
+def _per_entry(gradients: Mapping[str, Array], inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients of any shape, over the number of batch entries whose output's gradient (B,H,T,Dv) is not 0."""
+    count = max(1, int(inputs["grad_output"].any(axis=(1, 2, 3)).sum()))
+    return {name: (array / array.dtype.type(count)).astype(array.dtype) for name, array in gradients.items()}
+
+
+def _in_other_dtype(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients of any shape, in float64 if they are float32, else in float32."""
+    return {name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)
+            for name, array in gradients.items()}
+
+
+def _exchange_key_and_value(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients by name, of key (B,Hkv,S,D) and value in each other's place if they have one shape."""
+    key, value = gradients["key"], gradients["value"]
+    return {**gradients, "key": value, "value": key} if key.shape == value.shape else gradients
 
 
 STATE_FAULTS = (
@@ -314,25 +337,23 @@ STATE_FAULTS = (
     Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
           "a call after a backward pass", _in_training, backward=_with_results(_switching)),
     _state_fault("overwrites", "The output's gradient is scaled in place.", _with_results(_overwriting)),
-    _state_fault("in_float32", "Gradients come back in the dtype of the accumulators.",
-                 _with_results(lambda found, _: {
-                     name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)
-                     for name, array in found.items()})),
+    _state_fault("in_float32", "Gradients come back in the dtype of the accumulators.", _with_results(_in_other_dtype)),
     _state_fault("key_for_value", "The gradients of key and value are returned in the wrong order.",
-                 _with_results(lambda found, _: {**found, "key": found["value"], "value": found["key"]}
-                               if found["key"].shape == found["value"].shape else found), "Dv = D"),
+                 _with_results(_exchange_key_and_value), "Dv = D"),
     _state_fault("batch_mean", "Gradients are divided by the number of entries of the batch that have one.",
                  _with_results(_per_entry), "a batch of several entries"),
     _state_fault("clipped", "Gradients are clipped, before a loss scale is taken out again.",
-                 _with_results(lambda found, _: {name: np.clip(array, -_MOST, _MOST) for name, array in found.items()}),
+                 _with_results(lambda gradients, _: {
+                     name: np.clip(array, -_MOST, _MOST) for name, array in gradients.items()}),
                  "gradients beyond ±2"),
     _state_fault("query_aliases", "The query's gradient is written over the query.",
-                 _with_results(lambda found, given: {**found, "query": _fill_buffer(given["query"], found["query"])})),
+                 _with_results(lambda gradients, inputs: {
+                     **gradients, "query": _fill_buffer(inputs["query"], gradients["query"])})),
 )
 
 
 def _fill_buffer(buffer: Array, array: Array) -> Array:
-    """(B,H,T,D): the buffer, holding the array."""
+    """The buffer (B,H,T,D), holding the array."""
     buffer[...] = array
     return buffer
 
@@ -344,8 +365,13 @@ _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 
 
 def _one(array: Array, known: BackwardValues) -> Array:
-    """Of any shape, ones."""
+    """An array of any shape, replaced by ones."""
     return np.ones_like(array)
+
+
+def _first_half(array: Array) -> Array:
+    """(B,H,T,Dv) -> (B,H,T,·): the first half of the channels."""
+    return array[..., :-(-array.shape[-1] // 2)]
 
 
 _SCALES = (
@@ -381,8 +407,7 @@ _DELTA = (
     _fault("delta_unweighted", "Delta is taken off behind the product with the weights.",
            wide_scores=lambda _, known: known.weights * known.products - np.where(known.weights > 0, known.delta, 0)),
     _fault("delta_of_half", "Delta is summed over the first half of the channels.", "Dv > 1",
-           delta=lambda _, known: (known.taken.grad * known.output)[..., : -(-known.output.shape[-1] // 2)].sum(
-                       axis=-1, keepdims=True)),
+           delta=lambda _, known: _first_half(known.taken.grad * known.output).sum(axis=-1, keepdims=True)),
 )
 
 _WEIGHTS = (
@@ -485,6 +510,13 @@ _VISIBILITY = (
            scores=lambda a, known: np.where(edit.empty_rows(known), (known.products - known.delta) / a.shape[-1], a)),
 )
 
+def _without_sink(lse: Array, known: BackwardValues) -> Array:
+    """The log-sum-exp (B,H,T,1) without the sink, which has the last weight of a row."""
+    if known.taken.call.sinks is None:
+        return lse
+    return lse + np.log1p(-np.minimum(known.weights[..., known.taken.keys:], 0.999))
+
+
 _ADDED = (
     _fault("bias_scaled", "The bias's gradient is multiplied by the scale.", "gradients together with bias",
            full_bias=lambda a, known: a * a.dtype.type(known.taken.factor)),
@@ -502,8 +534,7 @@ _ADDED = (
            "gradients together with sinks and B > 1",
            sinks_sum=lambda _, known: known.scores[:1, :, :, known.taken.keys].sum(axis=(0, 2))),
     _fault("sinks_dropped", "Weights are recomputed without the sink's share.", "gradients together with sinks",
-           lse=lambda a, known: a if known.taken.call.sinks is None else a + np.log1p(
-                       -np.minimum(known.weights[..., known.taken.keys:], 0.999))),
+           lse=_without_sink),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"backward pass": {

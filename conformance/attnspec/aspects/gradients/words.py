@@ -1,4 +1,4 @@
-"""The words of the spec language that are about gradients."""
+"""Words of the spec language about gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def expand_grad(posed: Attention) -> Attention:
 
 
 def lay_out_grad(posed: Attention, *, layout: Literal["strided", "transposed"]) -> Attention:
-    """Hand over the output's gradient, and nothing else, in another memory layout, as `lay_out` does.
+    """Hand over the output's gradient, and nothing else, in another memory layout, as `lay_out`
+    does.
 
     No claim where an array of such sizes can lie in one way only.
     """
@@ -79,18 +80,22 @@ def scale_grad(posed: Attention, *, by: float) -> Attention:
 
 def gradients_have_input_dtypes(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Each gradient has the dtype of its input."""
-    posed = scene.runs[run]
-    wrong = sorted({f"{name.removeprefix(f'{PARAMS}.')}: {array.dtype.name}"
-                    for part, answer in _parts_with_gradients(scene, posed)
-                    for name, array in answer.by_input.items() if array.dtype != getattr(part, name, part.query).dtype})
-    told = f"gradients that have not the dtype of their input: {', '.join(wrong)}" if wrong else \
-        "each gradient has the dtype of its input"
-    return verdict("gradients_have_input_dtypes", told, broken=bool(wrong))
+    posed, wrong = scene.runs[run], set[str]()
+    for part, answer in _parts_with_gradients(scene, posed):
+        for name, array in answer.by_input.items():
+            if array.dtype != getattr(part, name, part.query).dtype:
+                wrong.add(f"{name.removeprefix(f'{PARAMS}.')}: {array.dtype.name}")
+    text = "each gradient has the dtype of its input"
+    if wrong:
+        text = f"gradients that have not the dtype of their input: {', '.join(sorted(wrong))}"
+    return verdict("gradients_have_input_dtypes", text, broken=bool(wrong))
 
 
 def _parts_with_gradients(scene: Scene, posed: Posed[Any]) -> Iterator[tuple[Any, SubjectAnswer]]:
-    """Each part with the gradients of its inputs; with those of parameters, too, which have the dtype of the query,
-    where a layer's own backward pass returns some. Frameworks give gradients the dtype of what they are of.
+    """Each part with the gradients of its inputs, and with those of parameters.
+
+    A layer's own backward pass may return those of parameters, in the dtype of the query.
+    Frameworks give gradients the dtype of what they are of.
     """
     yield from zip(posed.parts, scene.answers(posed), strict=True)
     if scene.subject.declaration.kind is Kind.LAYER and scene.subject.backward:

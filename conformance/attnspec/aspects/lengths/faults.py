@@ -1,5 +1,5 @@
-"""Numbers of keys and of queries that are lost, taken from another batch entry, counted wrongly, or heeded in one place
-only.
+"""Faults of numbers of keys and queries: lost, taken from another entry, counted wrongly, or
+heeded in part.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Keys = Callable[[PreparedCall], Array]
 
 
 class LengthsStage(AspectStage):
-    """Numbers of keys and of queries as attention computes them."""
+    """The numbers of keys and queries as attention computes them."""
 
     def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
-        """(B,1,1,S): the keys that each batch entry has; None without their numbers."""
+        """The keys that each batch entry has, (B,1,1,S); None without their numbers."""
         return None if call.key_lengths is None else np.arange(keys) < call.key_lengths[:, None, None, None]
 
     def own_queries(self, call: KeywordArguments[Array], queries: int) -> Array | None:
-        """(B,1,T,1): the queries that each batch entry has; None without their numbers."""
+        """The queries that each batch entry has, (B,1,T,1); None without their numbers."""
         if call.query_lengths is None:
             return None
         return np.arange(queries)[:, None] < call.query_lengths[:, None, None, None]
@@ -51,37 +51,40 @@ STAGE = LengthsStage()
 
 
 def _all(work: PreparedCall) -> Array:
-    """(B,1,1,S): every key of every entry."""
+    """All keys for every entry, (B,1,1,S)."""
     return np.ones((work.shape[0], 1, 1, work.shape[3]), bool)
 
 
 def _own_keys(work: PreparedCall) -> Array:
-    """(B,1,1,S): the keys that each batch entry has; all of them without lengths."""
+    """The keys of each batch entry, (B,1,1,S); all of them without lengths."""
     own = STAGE.own_keys(work, work.shape[3])
     return _all(work) if own is None else own
 
 
 def _with_own_keys(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
-    """A maker of attention functions to which other keys belong to an entry, (B,1,1,S) or more of it; what further
-    aspects hide stays hidden.
+    """A maker of attention functions in which entries have other keys, (B,1,1,S) or more of it.
+
+    What further aspects hide stays hidden.
     """
     return staged(own_keys=lambda work: keys(work) & sound.own_keys(work.but(key_lengths=None)), **more)
 
 
 def _with_lengths(change: Callable[[Array], Array]) -> Keys:
-    """A function for `_with_own_keys` with other lengths (B,) than it was given."""
-    return lambda work: _own_keys(work if work.key_lengths is None else
-                                       work.but(key_lengths=change(work.key_lengths)))
+    """The keys of each entry, (B,1,1,S), by other lengths (B,)."""
+    def keys(work: PreparedCall) -> Array:
+        """The keys of each entry, (B,1,1,S)."""
+        lengths = work.key_lengths
+        return _own_keys(work if lengths is None else work.but(key_lengths=change(lengths)))
+    return keys
 
 
 def _bound_by_queries(work: PreparedCall) -> Array:
-    """(B,1,1,S): no more keys than there are queries."""
-    lengths = work.key_lengths
-    return _own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
+    """The keys of each entry, (B,1,1,S), no more of them than there are queries."""
+    return _with_lengths(lambda lengths: np.minimum(lengths, work.shape[2]))(work)
 
 
 def _of_flat_heads(work: PreparedCall) -> Array:
-    """(B,H,1,S): the lengths are read at the index of the head among those of all entries."""
+    """The keys of each entry and head, (B,H,1,S), by lengths that are read at the head's index."""
     B, H, _, S = work.shape
     if work.key_lengths is None:
         return _all(work)
@@ -90,25 +93,26 @@ def _of_flat_heads(work: PreparedCall) -> Array:
 
 
 def _add_penalty_beyond(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with the bias: -1e4 is added to those beyond a length."""
+    """Logits (B,H,T,S) plus the bias, lowered by 1e4 behind a length."""
     biased = sound.add_bias(logits, work)
     return np.where(_own_keys(work), biased, biased + biased.dtype.type(-1e4))
 
 
 def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
+    """Weights (B,H,T,S), with keys behind a length in the sum, though they weigh 0."""
     weights = sound.softmax(logits, work)
     return np.where(_own_keys(work), weights, 0)
 
 
 def _rows_instead(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): the queries are unpadded with the lengths of the keys."""
-    cleared = work.but(query_lengths=work.key_lengths if work.key_lengths is not None else work.query_lengths)
-    return sound.clear(output, cleared)
+    """The output (B,H,T,Dv), whose rows are unpadded by the lengths of the keys."""
+    if work.key_lengths is None:
+        return sound.clear(output, work)
+    return sound.clear(output, work.but(query_lengths=work.key_lengths))
 
 
 def _from_lengths(work: PreparedCall) -> Array:
-    """(B,1,T,S): the causal flag is counted from the lengths' ends, although the first key is declared."""
+    """What the causal flag allows, (B,1,T,S), counted from the ends of the lengths."""
     if not work.causal or work.key_lengths is None:
         return sound.past(work)
     ahead = np.arange(work.shape[3]) - np.arange(work.shape[2])[:, None]
@@ -116,7 +120,7 @@ def _from_lengths(work: PreparedCall) -> Array:
 
 
 def _longest(work: PreparedCall) -> Sequence[int]:
-    """Two parts, cut in the middle of the longest batch entry's keys."""
+    """The ends of two parts, cut in the middle of the longest entry's keys."""
     S = work.shape[3]
     most = S if work.key_lengths is None else int(work.key_lengths.max(initial=0))
     return (most // 2, S)
@@ -126,19 +130,22 @@ Clear = Callable[[Array, PreparedCall], Array]
 
 
 def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
-    """A `clear` stage with other lengths (B,) than it was given."""
-    return lambda output, work: sound.clear(output, work if work.query_lengths is None else
-                                            work.but(query_lengths=change(work.query_lengths)))
+    """A `clear` stage with other lengths (B,)."""
+    def clear(output: Array, work: PreparedCall) -> Array:
+        """The output (B,H,T,Dv), with zeros behind these lengths."""
+        lengths = work.query_lengths
+        return sound.clear(output, work if lengths is None else work.but(query_lengths=change(lengths)))
+    return clear
 
 
 def _spoilt(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): rows beyond a length are what an empty buffer divided by 0 gives."""
+    """The output (B,H,T,Dv), NaN behind a length, as 0/0 of an empty buffer."""
     beyond = sound.clear(np.ones_like(output), work) == 0
     return np.where(beyond, np.nan, output)
 
 
 def _store_packed(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): rows of all entries are stored one after the other, and read back at equal distances."""
+    """The output (B,H,T,Dv), stored row after row without padding, and read at equal distances."""
     if work.query_lengths is None:
         return output
     B, H, T, Dv = output.shape
@@ -149,14 +156,13 @@ def _store_packed(output: Array, work: PreparedCall) -> Array:
 
 
 def _also_of_keys(work: PreparedCall) -> Array:
-    """(B,1,1,S): the numbers of queries limit the keys as well."""
-    lengths = work.query_lengths
-    return sound.own_keys(work) & (sound.own_keys(work) if lengths is None else
-                                   sound.own_keys(work.but(key_lengths=lengths)))
+    """The keys of each entry, (B,1,1,S), no more of them than it has queries."""
+    own, lengths = sound.own_keys(work), work.query_lengths
+    return own if lengths is None else own & sound.own_keys(work.but(key_lengths=lengths))
 
 
 def _from_the_end(work: PreparedCall) -> Array:
-    """(B,1,T,S): the causal flag counts as if the entry's queries were the last rows."""
+    """What the causal flag allows, (B,1,T,S), as if an entry's queries were the last rows."""
     if not work.causal or work.query_lengths is None:
         return sound.past(work)
     ahead = np.arange(work.shape[3]) - np.arange(work.shape[2])[:, None]
@@ -164,9 +170,10 @@ def _from_the_end(work: PreparedCall) -> Array:
 
 
 def _of_keys(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): where both are given, the numbers of keys say which rows are kept."""
-    is_swapped = work.query_lengths is not None and work.key_lengths is not None
-    return sound.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
+    """The output (B,H,T,Dv), whose rows are those of the numbers of keys if both numbers are given."""
+    if work.query_lengths is None or work.key_lengths is None:
+        return sound.clear(output, work)
+    return sound.clear(output, work.but(query_lengths=work.key_lengths))
 
 
 _FEWER_KEYS = "lengths below S"
@@ -225,7 +232,7 @@ _OF_KEYS = (
           "lengths that differ, mapped", staged(),
           made=WrongForm("vmap", _with_own_keys(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
     state.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
-                     "entries of several lengths", state.in_parts(_longest), "key_lengths"),
+                "entries of several lengths", state.in_parts(_longest), "key_lengths"),
 )
 
 _OF_QUERIES = (

@@ -14,8 +14,8 @@ LENGTH_PATTERNS: Mapping[LengthPattern, str] = {
     "shortest": "the first one only, in every entry",
     "with_zero": "ragged, and every second entry, or the only one, has length 0",
 }
-"""How lengths are made. A clause asks for `full` and `shortest`, which show little, and for `with_zero`, since an entry
-without a key has no truth.
+"""How lengths are made. A clause asks for `full` and `shortest`, which show little, and for
+`with_zero`, since an entry without a key has no truth.
 """
 USUAL_LENGTHS: tuple[LengthPattern, ...] = ("ragged", "first_full", "one_short")
 

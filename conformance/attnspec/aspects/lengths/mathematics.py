@@ -1,5 +1,6 @@
-"""Numbers of keys: what lies beyond them is hidden. The core knows from where places count, and which
-rows there are.
+"""The mathematics of the number of keys: what lies behind it is hidden.
+
+The core knows from where places count, and which rows there are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class LengthsMathematics(Mathematics):
     """A query sees the keys that its batch entry has."""
 
     def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:  # noqa: ARG002  (the hook's signature)
-        """(B,1,1,S): the keys that each batch entry has; None without numbers of keys."""
+        """The keys that each batch entry has, (B,1,1,S); None without their numbers."""
         if problem.key_lengths is None:
             return None
         return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])

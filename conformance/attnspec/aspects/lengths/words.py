@@ -1,7 +1,4 @@
-"""The words of the spec language that are about lengths.
-
-A probe asks about lengths: which keys a query sees, and what rows hold that lie beyond them.
-"""
+"""Words of the spec language, and a probe's questions, about the numbers of keys and queries."""
 
 from __future__ import annotations
 
@@ -57,26 +54,30 @@ def cut_to_lengths(posed: Attention, *, along: Literal["batch"]) -> Attention:  
 
 
 def _cut_entry(problem: Problem, entry: int, length: int) -> Problem:
-    """One batch entry with so many keys, handed over without their number."""
-    def kept(array: Array | None) -> Array | None:
-        """One entry of (B,H,S,D) or (B,H,T,S), cut along S."""
-        return None if array is None else np.ascontiguousarray(array[entry : entry + 1])
+    """The problem of one batch entry with so many keys, without their number."""
+    def cut(array: Array | None) -> Array | None:
+        """The batch entry of an array of any shape."""
+        return None if array is None else np.ascontiguousarray(array[entry:entry + 1])
 
-    own = None if problem.query_lengths is None else problem.query_lengths[entry : entry + 1]
-    scales = {name: np.ascontiguousarray(array[entry : entry + 1])
-              for name, array in cut_meanings(problem, keys=slice(length)).items()}
-    mask, bias = (None if array is None else np.ascontiguousarray(array[entry : entry + 1, ..., :length])
-                  for array in (problem.mask, problem.bias))
+    def cut_columns(array: Array | None) -> Array | None:
+        """The batch entry and its keys of a mask or bias (B,H,T,S)."""
+        return None if array is None else np.ascontiguousarray(array[entry:entry + 1, ..., :length])
+
+    own = None if problem.query_lengths is None else problem.query_lengths[entry:entry + 1]
+    meanings = {name: cut(array) for name, array in cut_meanings(problem, keys=slice(length)).items()}
     return problem.but(
-        **scales, query=kept(problem.query), key=kept(problem.key[:, :, :length]),
-        value=kept(problem.value[:, :, :length]), mask=mask, bias=bias, key_lengths=None, query_lengths=own)
+        **meanings, query=cut(problem.query), key=cut(problem.key[:, :, :length]),
+        value=cut(problem.value[:, :, :length]), mask=cut_columns(problem.mask), bias=cut_columns(problem.bias),
+        key_lengths=None, query_lengths=own)
 
 
 def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys, values and queries that lie beyond the lengths of their batch entry.
+    """Put other content into the keys, values and queries that lie beyond the lengths of their
+    batch entry.
 
-    `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
+    `large` is 256 with alternating signs; no claim where a dot product with it would leave the
+    dtype's range.
     """
     problem = posed.one
     beyond = {name: _places_beyond(problem, name) for name in arrays if getattr(problem, name) is not None}
@@ -90,11 +91,12 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
 
 
 def _places_beyond(problem: Problem, array: SlotsOf) -> Array:
-    """(B,1,S), (B,1,P) of the past, or (B,1,T) of the query: the places beyond the length of each batch entry; none
-    where none is given.
+    """The places behind each entry's length, (B,1,S), (B,1,P) of the past, or (B,1,T) of the
+    query; none without lengths.
     """
     lengths = problem.query_lengths if array == "query" else problem.key_lengths
-    places = np.arange(getattr(problem, array).shape[2]) + (problem.past if array in {"key", "value"} else 0)
+    past = problem.past if array in {"key", "value"} else 0
+    places = np.arange(getattr(problem, array).shape[2]) + past
     if lengths is None:
         return np.zeros((problem.sizes.B, 1, len(places)), bool)
     return np.asarray(places >= lengths[:, None, None])
@@ -108,12 +110,12 @@ _KEYS = 4
 
 
 def _lengths(problem: Problem) -> Array:
-    """(B,) int32: 2, 3, 2, 3 …, so that neighbours differ."""
+    """The lengths 2, 3, 2, 3 …, (B,) int32, so that neighbours differ."""
     return (2 + np.arange(problem.sizes.B, dtype=np.int32) % 2).astype(np.int32)
 
 
 def _two_entries(asker: Asker) -> Problem:
-    """At least two batch entries whose weights are even, of four queries and four keys."""
+    """A problem of at least two batch entries, four queries and four keys that weigh the same."""
     problem = asker.make_even(_KEYS, _KEYS)
     if problem.sizes.B > 1:
         return problem
@@ -130,14 +132,14 @@ def _length_form(asker: Asker) -> Reply:
 
 
 def _name_length(seen: Array, candidates: Mapping[str, Array]) -> Reply:
-    """The first of the lengths (B,) that the weights (B,H,T,S) are spread evenly over."""
+    """The name of the lengths (B,) over which the weights (B,H,T,S) are spread evenly."""
     fits = (name for name, lengths in candidates.items()
             if is_close(seen, even_weights(np.arange(_KEYS) < lengths[:, None, None, None])))
     return Reply(next(fits, OTHER), show_numbers(seen))
 
 
 def _causal(asker: Asker) -> Reply:
-    """Of more keys than queries, some of which lie beyond the length; no length is the number of queries."""
+    """Asks along which diagonal the flag lies, of more keys than queries, some behind the length."""
     problem = asker.make_even(2, _KEYS)
     seen = asker.ask_output(problem.but(causal=True, key_lengths=np.full(problem.sizes.B, 3, np.int32)))[..., :_KEYS]
     within = np.arange(_KEYS) < np.full((2, _KEYS), 3)
@@ -148,7 +150,7 @@ def _causal(asker: Asker) -> Reply:
 
 
 def beyond_length(asker: Asker) -> Reply:
-    """Zeros, or anything else."""
+    """Asks whether rows behind the number of queries are zeros."""
     problem = asker.make_even_near(_KEYS, _KEYS)
     seen = asker.ask_output(problem.but(query_lengths=np.full(problem.sizes.B, 2, np.int32)))[:, :, 2:]
     return Reply("zeros" if (seen == 0).all() else "unspecified", show_numbers(seen))

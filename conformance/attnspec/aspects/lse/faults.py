@@ -1,4 +1,4 @@
-"""Log-sum-exps that forget a part of the logits, lose the maximum, or come back in another base, dtype or order."""
+"""Faults of log-sum-exps: parts are forgotten, or base, dtype or order are other ones."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Lse = Callable[[Array, PreparedCall], Array]
 
 
 def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
-    """An `lse` stage (B,H,T) that changes the right one."""
+    """An `lse` stage that changes the log-sum-exp (B,H,T)."""
     return lambda logits, _: change(log_sum_exp(logits))
 
 
 def _form_again(**changes: object) -> Lse:
-    """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
+    """An `lse` stage (B,H,T) that forms the logits a second time, with other keywords."""
     def lse(logits: Array, work: PreparedCall) -> Array:
-        """Of the call without it; the logits in effect are not looked at."""
+        """The log-sum-exp (B,H,T) of the call with these keywords."""
         bare = work.but(**changes)
         capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
         return log_sum_exp(sound.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
@@ -35,13 +35,13 @@ def _form_again(**changes: object) -> Lse:
 
 
 def _without_maximum(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): the exponentials are added up as they are."""
+    """The log-sum-exp (B,H,T), of exponentials as they are."""
     with np.errstate(over="ignore", divide="ignore"):
         return np.log(np.exp(logits).sum(axis=-1))
 
 
 def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): the maximum that was taken off is not added again."""
+    """The log-sum-exp (B,H,T), less the row's maximum."""
     top = logits.max(axis=-1, initial=-np.inf)
     return log_sum_exp(logits) - np.where(np.isneginf(top), 0, top)
 
@@ -49,45 +49,49 @@ def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:
 def _of_hidden(number: float) -> Lse:
     """An `lse` stage (B,H,T) with this number in rows that see no key."""
     def change(lse: Array) -> Array:
-        """(B,H,T)."""
+        """The log-sum-exp (B,H,T), the number for -inf."""
         return np.where(np.isneginf(lse), lse.dtype.type(number), lse)
     return _with_other_lse(change)
 
 
 def _sum(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): the sum itself, without a logarithm."""
+    """The sum of the exponentials, (B,H,T), without a logarithm."""
     with np.errstate(over="ignore"):
         return np.exp(log_sum_exp(logits))
 
 
 def _with_lse(change: Callable[[Array], Array]) -> Callable[[HandedOver], Answer]:
-    """An attention that changes what comes last where a log-sum-exp (B,H,T) is asked for."""
+    """An attention that changes the log-sum-exp (B,H,T), if it is asked for."""
     def answer(call: HandedOver) -> Answer:
         """Output (B,H,T,Dv), with weights (B,H,T,S) and the log-sum-exp."""
-        found = attention(call)
-        return (*found[:-1], change(found[-1])) if call.return_lse else found
+        parts = attention(call)
+        return (*parts[:-1], change(parts[-1])) if call.return_lse else parts
     return answer
 
 
 def _read_time_first(lse: Array) -> Array:
-    """(B,H,T) read from memory that lies (B,T,H)."""
+    """The log-sum-exp (B,H,T), read from memory that lies (B,T,H)."""
     B, H, T = lse.shape
     return np.ascontiguousarray(lse.swapaxes(1, 2)).reshape(B, H, T)
 
 
 def _before_weights(call: HandedOver) -> Answer:
-    """The log-sum-exp stands before the weights."""
-    found = attention(call)
-    return (found[0], found[2], found[1]) if call.return_lse and call.return_weights else found
+    """The answer, with the log-sum-exp before the weights."""
+    parts = attention(call)
+    if not (call.return_lse and call.return_weights):
+        return parts
+    output, weights, lse = parts
+    return output, lse, weights
 
 
 def _leave_undivided(call: HandedOver) -> Answer:
-    """The output of the split kernel, which is divided by the sum only when the parts are merged."""
-    found = attention(call)
+    """The answer, its output not divided by the sum, as of a split kernel before the merge."""
+    parts = attention(call)
     if not call.return_lse:
-        return found
-    grown = np.exp(np.minimum(found[-1], 80.0))[..., None]
-    return ((found[0] * grown).astype(found[0].dtype), *found[1:])
+        return parts
+    output, *others = parts
+    grown = np.exp(np.minimum(others[-1], 80.0))[..., None]
+    return ((output * grown).astype(output.dtype), *others)
 
 
 _ANY = "return_lse"

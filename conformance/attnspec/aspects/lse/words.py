@@ -1,6 +1,5 @@
-"""The word of the spec language that is about log-sum-exps.
-
-A probe asks about log-sum-exps: their base, and that of a row which sees no key.
+"""A word of the spec language, and a probe's questions, about log-sum-exps: their base, and rows
+that see no key.
 """
 
 from __future__ import annotations
@@ -38,43 +37,43 @@ _KEYS = 4
 
 
 def _lse(asker: Asker, problem: Problem) -> Array:
-    """(B,H,T), in float64."""
+    """The log-sum-exp (B,H,T), in float64."""
     answer = asker.ask(problem.but(return_lse=True))
     assert answer.lse is not None  # it was asked for
     return answer.lse.astype(np.float64)
 
 
 def lse_base(asker: Asker) -> Reply:
-    """The logarithm of the number of keys tells the base."""
+    """Asks for the base: the log-sum-exp of equal weights is the logarithm of the number of keys."""
     problem = asker.make_even_near(_KEYS, _KEYS)
     seen, S = _lse(asker, problem), problem.sizes.S
-    known = {"natural": np.log(S), "two": np.log2(S)}
-    name = next((name for name, number in known.items() if is_close(seen, np.full_like(seen, number))), OTHER)
-    return Reply(name, f"{seen.flat[0]:.6g}")
+    numbers = {"natural": np.log(S), "two": np.log2(S)}
+    fits = (name for name, number in numbers.items() if is_close(seen, np.full_like(seen, number)))
+    return Reply(next(fits, OTHER), f"{seen.flat[0]:.6g}")
 
 
 def lse_of_hidden_row(asker: Asker) -> Reply:
-    """Of a row that is hidden in the first way that the subject takes."""
+    """Asks for a row that is hidden in the first way that the subject takes."""
     taken = asker.subject.declaration.keywords
     form = next((name for name in ("mask", "bias", "key_lengths") if name in taken), "")
     if not form:
         raise NotAsked("nothing hides all keys of a row")
     problem = asker.make_even_near(_KEYS, _KEYS)
     seen = _lse(asker, hide_row(asker, problem, form))[:, :, min(HIDDEN_ROW, problem.sizes.T - 1)]
-    known = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
-    name = next((name for name, number in known.items() if (seen == number).all()), "unspecified")
-    return Reply(name, f"{seen.flat[0]:.6g}")
+    numbers = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
+    fits = (name for name, number in numbers.items() if (seen == number).all())
+    return Reply(next(fits, "unspecified"), f"{seen.flat[0]:.6g}")
 
 
 def _answers(name: str) -> dict[str, str]:
-    return {**{answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}, **FAILURES}
+    answers = {answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}
+    return {**answers, **FAILURES}
 
 
 QUESTIONS = (
-    keyword_question("lse.form", _answers("lse_base"), lse_base,
-             declared_convention("lse_base")),
-    keyword_question("lse.hidden_row", _answers("lse_of_hidden_row"),
-             lse_of_hidden_row, declared_convention("lse_of_hidden_row")),
+    keyword_question("lse.form", _answers("lse_base"), lse_base, declared_convention("lse_base")),
+    keyword_question("lse.hidden_row", _answers("lse_of_hidden_row"), lse_of_hidden_row,
+                     declared_convention("lse_of_hidden_row")),
 )
 
 CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {

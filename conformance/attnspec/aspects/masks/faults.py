@@ -1,4 +1,4 @@
-"""Masks, biases and the causal flag: ignored, dropped, misaligned, taken from elsewhere, added at the wrong place."""
+"""Faults of masks, biases and the causal flag: ignored, dropped, misaligned, or misread."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from attnspec.problems.problem import Array
 
 
 def _with_bias(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
-    """An `add_bias` stage that adds another bias (B,H,T,S) where there is one."""
+    """An `add_bias` stage that changes the bias (B,H,T,S) before it adds it."""
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
 
-def _one_for_all(array: Array, axis: int, position: int = 0) -> Array:
-    """A mask or bias (B,H,T,S) with the entry at `position` of `axis` for all."""
-    return np.broadcast_to(np.take(array, [position], axis=axis), array.shape)
+def _one_for_all(array: Array, axis: int) -> Array:
+    """A mask or bias (B,H,T,S), whose first entry along an axis serves for all."""
+    return np.broadcast_to(np.take(array, [0], axis=axis), array.shape)
 
 
 def _before_scale(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) plus the bias times the scale, as if it had been added to the raw dot products."""
+    """Logits (B,H,T,S) plus the scaled bias, as if it were added before the scale."""
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(sound.scale(work))
 
 
 def _bias_transposed(bias: Array, work: PreparedCall) -> Array:
-    """The bias (B,H,T,S) read as (B,H,S,T) and turned: its transpose where T = S."""
+    """The bias (B,H,T,S), read as (B,H,S,T) and turned: its transpose if T = S."""
     B, H, T, S = work.shape
     return bias.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
 def _to_weights(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) with the bias added where a key is visible."""
+    """Weights (B,H,T,S) plus the bias, at visible keys."""
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
 def _multiply_by_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
+    """Logits (B,H,T,S) times the bias; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
 
 
@@ -54,7 +54,7 @@ def _last_key_lost(bias: Array, work: PreparedCall) -> Array:
 
 
 def _as_mask(call: HandedOver) -> PreparedCall:
-    """Entries other than 0 are taken for True."""
+    """The bias becomes a mask: entries other than 0 are True."""
     if call.bias is None:
         return sound.take(call)
     allowed = np.asarray(call.bias != 0)
@@ -62,9 +62,16 @@ def _as_mask(call: HandedOver) -> PreparedCall:
 
 
 def _clip_bias(call: HandedOver) -> PreparedCall:
-    """Between -30 and 30, `to keep gradients finite`; -inf too."""
-    bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
-    return sound.take(call.but(bias=bias))
+    """The bias is clipped to ±30, `to keep gradients finite`; -inf, too."""
+    if call.bias is None:
+        return sound.take(call)
+    bias = np.clip(np.asarray(call.bias, np.float64), -30, 30)
+    return sound.take(call.but(bias=bias.astype(call.bias.dtype)))
+
+
+def _added_in_float16(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) plus the bias, rounded to float16."""
+    return logits if work.bias is None else round_through(sound.add_bias(logits, work), FLOAT16)
 
 
 def _is_square(call: HandedOver) -> bool:
@@ -114,8 +121,7 @@ _OF_BIAS = (
           equivalents={DType.BFLOAT16: "a bias in bfloat16 is in bfloat16 already"}),
     Fault("bias_sum_in_float16", "bias", "Logits and bias are added in float16.",
           "a bias, and logits that float16 cannot hold with it",
-          staged(add_bias=lambda logits, work: round_through(sound.add_bias(logits, work), FLOAT16)
-                 if work.bias is not None else logits)),
+          staged(add_bias=_added_in_float16)),
 )
 
 
@@ -123,30 +129,30 @@ BLOCK = 16
 
 
 def _mask_transposed(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) read column by column; where T ≠ S the memory is read as (S,T)."""
+    """The mask (B,H,T,S), read as (B,H,S,T) and turned."""
     B, H, T, S = work.shape
     return mask.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
 def _head_major(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S), its (B·H) tables read as (H·B)."""
+    """The mask (B,H,T,S), its B·H tables read head by head."""
     B, H, T, S = work.shape
     return mask.reshape(H, B, T, S).swapaxes(0, 1)
 
 
 def _one_per_batch(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) of a kernel that steps one mask a batch entry through memory that holds H of them."""
+    """The mask (B,H,T,S), read with a step of one table for each batch entry."""
     B, H, T, S = work.shape
     return np.broadcast_to(mask.reshape(B * H, 1, T, S)[:B], mask.shape)
 
 
 def _lengths(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) made of as many leading keys as the row has visible ones."""
+    """The mask (B,H,T,S) that shows the first keys of a row, as many as are visible."""
     return np.arange(work.shape[3]) < mask.sum(axis=-1, keepdims=True)
 
 
 def _one_more(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) with one more key after the last visible one."""
+    """The mask (B,H,T,S) with one more key behind the last visible one."""
     last = work.shape[3] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     after = np.arange(work.shape[3]) == last[..., None] + 1
     return mask | (after & mask.any(axis=-1, keepdims=True))
@@ -160,14 +166,14 @@ def _one_less(mask: Array, work: PreparedCall) -> Array:
 
 
 def _open_in_last_block(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) with the last block of 16 keys open, where S > 16."""
+    """The mask (B,H,T,S) with the last of several blocks of 16 keys open."""
     S = work.shape[3]
     tail = np.arange(S) >= (S - 1) // BLOCK * BLOCK
     return mask | (tail & (S > BLOCK))
 
 
 def _hides_queries(mask: Array, work: PreparedCall) -> Array:
-    """Key padding (B,H,T,S), but of the queries: row i is switched off where key i is hidden from row 0."""
+    """The mask (B,H,T,S) that hides query i if key i is hidden from query 0."""
     T, S = work.shape[2:]
     rows = np.arange(T)
     allowed = np.where(rows < S, mask[..., 0, np.minimum(rows, S - 1)], True)
@@ -175,7 +181,7 @@ def _hides_queries(mask: Array, work: PreparedCall) -> Array:
 
 
 def _byte_column(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) whose column number is held in a signed byte and wraps."""
+    """The mask (B,H,T,S), whose column numbers wrap in a signed byte."""
     columns = (np.arange(work.shape[3]) + 128) % 256 - 128
     return np.take(mask, columns % work.shape[3], axis=-1)
 
@@ -254,17 +260,17 @@ _OF_MASK = (
 
 
 def _where_causal(make: Callable[[int, int], Array]) -> Callable[[PreparedCall], Array]:
-    """A `past` stage with another triangle (T,S)."""
+    """A `past` stage with another triangle (T,S) for causal calls."""
     return lambda work: make(*work.shape[2:]) if work.causal else sound.past(work)
 
 
 def _in_steps(T: int, S: int, step: int) -> Array:
-    """(T,S): query i sees all keys up to the end of its group of `step`."""
+    """The triangle (T,S) in which a query sees all keys up to the end of its group."""
     return np.arange(S) // step <= np.arange(T)[:, None] // step
 
 
 def _zero_times_infinity(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) to which 0 · -inf, which is NaN, is added wherever a key may be seen."""
+    """Logits (B,H,T,S) plus 0 · -inf, which is NaN, at all keys that may be seen."""
     hidden = sound.hide(logits, work)
     return hidden + (1 - sound.past(work)) * np.float32(-np.inf) if work.causal else hidden
 

@@ -1,4 +1,4 @@
-"""Tables of pages that are ignored, read at another place, read too far, or too short."""
+"""Faults of tables of pages: ignored, read at another place, read too far, or not far enough."""
 
 from __future__ import annotations
 
@@ -29,62 +29,68 @@ KERNEL_PAGE = 4
 
 
 def _with_table(change: Callable[[PageTable], Array]) -> FindSlots:
-    """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
+    """The slots of keys by another table, any shape, with pages modulo the number there are."""
     return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
 
 
 def _in_order(table: PageTable) -> Array:
-    """Any shape: the pages as if each entry had all of its own one behind the other."""
+    """The pages, any shape, as if entries had theirs one behind the other."""
     return np.arange(table.pages.size).reshape(table.pages.shape)
 
 
 def _if_first(changed: Callable[[PageTable], Array],
               condition: Callable[[PageTable], bool]) -> Callable[[PageTable], Array]:
-    """Another table for keys (B,S) where a condition holds."""
+    """The pages (B,N) of another table, if a condition holds."""
     return lambda table: changed(table) if condition(table) else table.pages
 
 
 def _late_border(table: PageTable) -> PageSlots:
-    """The first key of a page is looked for in the page before it."""
+    """The slots of keys, the first key of a page looked for in the page before it."""
     pages, slots = slots_of_keys(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
     return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
 
 
 def _slots_of_kernel(table: PageTable) -> PageSlots:
-    """The table is read as if a page had 4 slots, whatever it has."""
+    """The slots of keys as if a page had 4 slots, whatever it has."""
     columns = np.minimum(table.places // KERNEL_PAGE, table.pages.shape[1] - 1)
     pages = table.pages[:, columns] % table.most
     return pages, np.broadcast_to(table.places % min(KERNEL_PAGE, table.slots), pages.shape)
 
 
 def _full_pages(table: PageTable) -> Array:
-    """(B,): the last page is not read where it is not full, unless it is the only one."""
+    """The number of keys, (B,), without a last page that is not full, unless it is the only one."""
     full = table.lengths // table.slots * table.slots
     return np.where(full > 0, full, table.lengths)
 
 
 def _one_page_more(table: PageTable) -> Array:
-    """(B,): a page that is just full counts as one that is to be filled: the next one is read, too."""
+    """The number of keys, (B,), with the next page if the last one is just full."""
     is_just_full = (table.lengths > 0) & (table.lengths % table.slots == 0)
     return table.lengths + np.where(is_just_full, table.slots, 0)
 
 
 def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], HandedOver]:
     """A `gather` stage for which entries have so many keys (B,), as far as the table goes."""
-    def counted(table: PageTable) -> Array:
-        """(B,)."""
+    def count_keys(table: PageTable) -> Array:
+        """How many keys each entry has, (B,)."""
         return np.minimum(lengths(table), len(table.places))
 
-    def everywhere(table: PageTable) -> PageSlots:
-        """The page and the slot of each key that is counted."""
-        pages, slots = slots_of_keys(replace(table, lengths=counted(table)))
+    def find_slots(table: PageTable) -> PageSlots:
+        """The page and the slot of each of these keys."""
+        pages, slots = slots_of_keys(replace(table, lengths=count_keys(table)))
         return pages % table.most, slots
-    return gather_from(everywhere, lengths=counted)
+    return gather_from(find_slots, lengths=count_keys)
+
+
+def _slots_of_all(table: PageTable) -> PageSlots:
+    """The page and the slot of each place in the table, whether an entry has a key there or not."""
+    pages = table.pages[:, table.places // table.slots] % table.most
+    return pages, np.broadcast_to(table.places % table.slots, pages.shape)
 
 
 def _own_pages_once(call: HandedOver) -> HandedOver:
-    """A page is held by the first entry that names it; others find zeros there."""
+    """The call in which the first entry that names a page has it; others find zeros there."""
     table = table_of(call)
     if table is None:
         return call
@@ -100,25 +106,24 @@ def _heads_first(call: HandedOver) -> HandedOver:
     """The pool is read as if heads came before slots."""
     if table_of(call) is None:
         return call
-    arrays = {name: _read_as(getattr(call, name)) for name in ("key", "value")}
-    return gather(call.but(**arrays))
+    return gather(call.but(key=_read_as(call.key), value=_read_as(call.value)))
 
 
 def _read_as(pool: Array) -> Array:
-    """An array of any shape, (pages,slots,Hkv,·), whose memory is taken for (pages,Hkv,slots,·)."""
+    """A pool (pages,slots,Hkv,·), whose memory is read as (pages,Hkv,slots,·)."""
     pages, slots, heads, width = pool.shape
     return pool.reshape(pages, heads, slots, width).swapaxes(1, 2)
 
 
 def _every_number(call: HandedOver) -> HandedOver:
-    """All pages that the table names are fetched, whether an entry has a key there or not."""
+    """The call; all pages that the table names are fetched, with keys or without."""
     if table := table_of(call):
         _ = call.key[table.pages]
     return gather(call)
 
 
 def _clears(call: HandedOver) -> Answer:
-    """Once all is computed, the first page of the first entry is given back, and filled with zeros."""
+    """The answer; then the first page of the first entry is filled with zeros."""
     answer = attention(call)
     if table := table_of(call):
         call.key[table.pages[0, 0]] = 0
@@ -155,8 +160,8 @@ _FAULTS = (
            "pages of other than 4 slots", gather=gather_from(_slots_of_kernel)),
     _fault("pages_read_whole", "The last page is read whole.", "a last page that is not full",
            gather=_reading(lambda table: -(-table.lengths // table.slots) * table.slots)),
-    _fault("pages_last_lost", "The last page is not read unless it is full.", "a last page that is not full, after "
-           "another", gather=_reading(_full_pages)),
+    _fault("pages_last_lost", "The last page is not read unless it is full.",
+           "a last page that is not full, after another", gather=_reading(_full_pages)),
     _fault("pages_one_more", "Where a page is just full, the one after it is read, too.",
            "a length that fills its pages, and a longer table", gather=_reading(_one_page_more)),
     _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
@@ -181,9 +186,7 @@ _FAULTS = (
            "what counts from a query's place, and a table that does not end at the last query",
            start=lambda work: work.shape[3] - work.shape[2]),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",
-           "NaN in slots that hold no key", gather=gather_from(lambda table: (
-               table.pages[:, table.places // table.slots] % table.most,
-               np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))),
+           "NaN in slots that hold no key", gather=gather_from(_slots_of_all),
            mix=lambda weights, work: weights @ work.value),
     Fault("pages_cleared", TABLE, "The first page is cleared in the pool after the call.",
           "any page", around(_clears), form=InputForm.PAGED),

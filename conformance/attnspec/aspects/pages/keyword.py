@@ -27,15 +27,16 @@ PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "beyond_16_bits": "pages of one slot behind 65,600 unused ones, so that no 16 bits hold their numbers",
     "shared": "pages of 2 slots in any order, each of which all batch entries share whose keys and values are the same",
 }
-"""How keys and values are put into pages. Where a subject takes pages of certain lengths only, they are longer. A
-clause asks for those after `long_table`, and for `in_order`, which shows little.
+"""How keys and values are put into pages. Where a subject takes pages of certain lengths only,
+they are longer. A clause asks for those after `long_table`, and for `in_order`, which shows
+little.
 """
 USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "odd", "one_page", "backwards")
 NO_PAGES = RareValues("no_page_beyond", "table_names_pages", "a block_table with numbers of no page")
 
 
 def _table_misfit(limits: KeywordLimits, table: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of pages a subject with these limits does not take; an array (B,N) says nothing of it."""
+    """Why a subject with these limits takes no such pattern; an array (B,N) says nothing of it."""
     names_none = isinstance(table, str) and table == NO_PAGES.pattern
     return "only a block_table of which every number names a page" if limits.table_names_pages and names_none else ""
 

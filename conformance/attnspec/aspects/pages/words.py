@@ -1,4 +1,4 @@
-"""The words of the spec language that are about pages."""
+"""Words of the spec language about pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from attnspec.vocabulary.transforms.axes import Attention
 
 
 def with_pages(posed: Attention, *, to: PagePattern) -> Attention:
-    """Put the same keys and values into pages in another way. `large_beyond` makes no claim where a dot product with
-    the content of unused slots would leave the dtype's range.
+    """Put the same keys and values into pages in another way. `large_beyond` makes no claim where
+    a dot product with the content of unused slots would leave the dtype's range.
     """
     problem = posed.one
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE_FILLER
@@ -33,7 +33,7 @@ def share_prefix(posed: Attention, *, along: Literal["batch"]) -> Attention:  # 
         raise NoClaim("there is one batch entry only")
 
     def shared(array: Array) -> Array:
-        """(B,Hkv,S,·), with the first half of the first entry in all of them."""
+        """An array (B,Hkv,S,·), with the first half of the first entry in all entries."""
         first = np.broadcast_to(array[:1, :, :half], (*array.shape[:2], half, array.shape[-1]))
         return np.concatenate([first, array[:, :, half:]], axis=2)
 

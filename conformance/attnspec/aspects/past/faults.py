@@ -1,4 +1,4 @@
-"""Past keys and values that are lost, taken from elsewhere, put in the wrong place, or heeded on one path only."""
+"""Faults of past keys and values: lost, taken from elsewhere, or put in the wrong place."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from attnspec.faults.fault import (
     panel_recipe,
 )
 from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.staged_forms import put_behind
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -31,61 +32,56 @@ Change = Callable[[Array, Array], Array]
 """The keys or values of all calls (B,Hkv,P+S,·), made from past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
 
 
-def _put_together(**changes: Change) -> Callable[[HandedOver], HandedOver]:
-    """An `extend` stage that makes keys, values, or both (`each`) in another way."""
+def _put_together(change: Change | None = None, *, value: Change | None = None) -> Callable[[HandedOver], HandedOver]:
+    """An `extend` stage that joins past and new keys and values by `change`, or values alone by `value`."""
     def extend(call: HandedOver) -> HandedOver:
         if call.past_key is None or call.past_value is None:
             return call
-        pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
-        return sound.extend(call).but(**{name: np.ascontiguousarray(changes.get(name, changes.get("each", _sound))(
-            *pair)) for name, pair in pairs.items()})
+        key = (change or put_behind)(call.past_key, call.key)
+        joined = (value or change or put_behind)(call.past_value, call.value)
+        return sound.extend(call).but(key=np.ascontiguousarray(key), value=np.ascontiguousarray(joined))
     return extend
-
-
-def _sound(past: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·)."""
-    return np.concatenate([past, new], axis=2)
 
 
 def _with_past(change: Callable[[Array], Array]) -> Change:
     """Another past (B,Hkv,P,·) before the new ones."""
-    return lambda past, new: _sound(change(past), new)
+    return lambda past, new: put_behind(change(past), new)
 
 
 def _without_first(past: Array) -> Array:
-    """(B,Hkv,P,·), zeros at the first place."""
+    """A past (B,Hkv,P,·) with zeros at the first place."""
     return np.where(np.arange(past.shape[2])[:, None] == 0, np.zeros_like(past), past)
 
 
 def _one_slot_late(past: Array) -> Array:
-    """(B,Hkv,P,·), each one place further on; the last comes first."""
+    """A past (B,Hkv,P,·), each entry one place further on, the last one first."""
     return np.roll(past, 1, axis=2)
 
 
 def _over_the_last(past: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,·): the first new one stands in the place of the last past one, too."""
+    """Past and new entries (B,Hkv,P+S,·), the first new one in place of the last past one, too."""
     if past.shape[2] == 0:
         return new
     return np.concatenate([past[:, :, :-1], new[:, :, :1], new], axis=2)
 
 
 def _tile_past_heads(call: HandedOver) -> HandedOver:
-    """Past heads are repeated one after the other, new ones each beside itself."""
+    """The call, its past heads repeated one after the other, new ones each beside itself."""
     if call.past_key is None or call.past_value is None:
         return call
-    H, Hkv = call.query.shape[1], call.key.shape[1]
-    pasts = {name: np.take(array, np.arange(H) % Hkv, axis=1)
-             for name, array in (("past_key", call.past_key), ("past_value", call.past_value))}
-    return sound.extend(call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **pasts))
+    H, order = call.query.shape[1], np.arange(call.query.shape[1]) % call.key.shape[1]
+    return sound.extend(call.but(
+        key=sound.group(call.key, H), value=sound.group(call.value, H),
+        past_key=call.past_key[:, order], past_value=call.past_value[:, order]))
 
 
 def _columns(work: PreparedCall) -> Array:
-    """(S,): whether a key is past."""
+    """Which keys are past, (S,)."""
     return np.arange(work.shape[3]) < sound.start(work)
 
 
 def _hide_past(work: PreparedCall) -> Array:
-    """(B,1,1,S): no past key is seen."""
+    """The keys that queries may see, (B,1,1,S), none of them past."""
     return sound.own_keys(work) & ~_columns(work)
 
 
@@ -94,38 +90,38 @@ def _hidden_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedC
 
 
 def _start_at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array | int]:
-    """A `start` stage with another place of the first query where there is a past."""
+    """A `start` stage with another place of the first query behind a past."""
     return lambda work: 0 if work.past_key is None else place(work)
 
 
 def _behind_length(work: PreparedCall) -> Array | int:
-    """The place of the first query (B,1,1,1) where lengths are given: counted back from them."""
+    """The place of the first query, (B,1,1,1), counted back from the lengths if there are any."""
     if work.key_lengths is None:
         return sound.start(work)
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
 def _one_future_key(work: PreparedCall) -> Array:
-    """(T,S): behind a past, a query sees the key after its own."""
+    """The keys that the causal flag allows, (T,S), with the next one behind a past."""
     return sound.past(work if work.past_key is None else work.but(start=sound.start(work) + 1))
 
 
 def _bias_rolled(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias's columns are read as if the new keys came first."""
+    """Logits (B,H,T,S) plus the bias, whose columns are read as if new keys came first."""
     if work.bias is None:
         return logits
     return logits + np.roll(work.bias, sound.start(work), axis=-1)
 
 
 def _lengths_of_new(work: PreparedCall) -> Array:
-    """(B,1,1,S): so many new keys, and all past ones."""
+    """The keys of each entry, (B,1,1,S), with lengths that count new keys alone."""
     if work.key_lengths is None:
         return sound.own_keys(work)
     return sound.own_keys(work.but(key_lengths=work.key_lengths + sound.start(work)))
 
 
 def _overwrites(call: HandedOver) -> Answer:
-    """The last slot of the past is written over with the last new key, once all is computed."""
+    """The answer; the last slot of the past is overwritten with the last new key."""
     answer = attention(call)
     if call.past_key is not None and call.past_key.shape[2]:
         call.past_key[:, :, -1] = call.key[:, :, -1]
@@ -133,33 +129,31 @@ def _overwrites(call: HandedOver) -> Answer:
 
 
 def _needs_past(call: HandedOver) -> Answer:
-    """An empty past gives zeros."""
-    is_empty = call.past_key is not None and call.past_key.shape[2] == 0
-    if not is_empty:
-        return attention(call)
+    """The answer, zeros if there is an empty past."""
     answer = attention(call)
+    if call.past_key is None or call.past_key.shape[2]:
+        return answer
     return tuple(map(np.zeros_like, answer)) if isinstance(answer, tuple) else np.zeros_like(answer)
 
 
 def _kept_small(past: Array) -> Array:
-    """(B,Hkv,P,·) by way of bfloat16."""
+    """A past (B,Hkv,P,·), rounded to bfloat16."""
     return past.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32).astype(past.dtype)
 
 
 def _past_in_pages(work: PreparedCall) -> Sequence[int]:
-    """Parts of four past keys, and the new ones."""
-    P = 0 if work.past_key is None else work.past_key.shape[2]
-    return (*range(4, P, 4), P, work.shape[3])
+    """The ends of parts of four past keys, and of the new ones."""
+    P, S = _past_apart(work)
+    return (*range(4, P, 4), P, S)
 
 
 def _past_apart(work: PreparedCall) -> Sequence[int]:
-    """Two parts, past and new keys."""
-    P = 0 if work.past_key is None else work.past_key.shape[2]
-    return (P, work.shape[3])
+    """The ends of two parts, past and new keys."""
+    return (0 if work.past_key is None else work.past_key.shape[2], work.shape[3])
 
 
 def _keys_instead(call: HandedOver) -> HandedOver:
-    """Past keys stand where past values should, where both are of one width."""
+    """The call with past keys in place of past values, if both have one width."""
     if call.past_key is None or call.past_value is None or call.past_key.shape != call.past_value.shape:
         return sound.extend(call)
     return sound.extend(call.but(past_value=call.past_key))
@@ -173,24 +167,24 @@ _OF_KEYS = (
     Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY, staged(own_keys=_hide_past)),
     Fault("past_after_new", "past_key", "New keys and values are put before the past ones.",
           "a past, together with what tells keys apart by place",
-          staged(extend=_put_together(each=lambda past, new: _sound(new, past)))),
+          staged(extend=_put_together(lambda past, new: put_behind(new, past)))),
     Fault("past_of_next_entry", "past_key", "The cache is not reordered with its batch: each entry has another's.",
-          _UNEQUAL, staged(extend=_put_together(each=_with_past(lambda past: np.roll(past, -1, axis=0))))),
+          _UNEQUAL, staged(extend=_put_together(_with_past(lambda past: np.roll(past, -1, axis=0))))),
     Fault("past_of_first_entry", "past_key", "All batch entries have the past of the first.", _UNEQUAL,
-          staged(extend=_put_together(each=_with_past(lambda past: np.repeat(past[:1], len(past), axis=0))))),
+          staged(extend=_put_together(_with_past(lambda past: np.repeat(past[:1], len(past), axis=0))))),
     Fault("past_of_next_head", "past_key", "Each head has the past of the next.", "a past, Hkv > 1",
-          staged(extend=_put_together(each=_with_past(lambda past: np.roll(past, -1, axis=1))))),
+          staged(extend=_put_together(_with_past(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_heads_tiled", "past_key", "Grouped heads of the past are repeated in another order than new ones.",
           "a past, Hkv > 1, Hkv < H", staged(extend=_tile_past_heads)),
     Fault("past_first_lost", "past_key", "The first position is never written to the cache.", _ANY,
-          staged(extend=_put_together(each=_with_past(_without_first)))),
+          staged(extend=_put_together(_with_past(_without_first)))),
     Fault("past_last_overwritten", "past_key", "The cache is written one step early, over its last entry.", _ANY,
-          staged(extend=_put_together(each=_over_the_last))),
+          staged(extend=_put_together(_over_the_last))),
     Fault("past_one_slot_late", "past_key", "The ring of the cache is turned by one slot.",
           f"{_TWO}, together with what tells them apart by place",
-          staged(extend=_put_together(each=_with_past(_one_slot_late)))),
+          staged(extend=_put_together(_with_past(_one_slot_late)))),
     Fault("past_kept_in_bfloat16", "past_key", "The cache is kept in bfloat16.",
-          "entries that bfloat16 does not hold", staged(extend=_put_together(each=_with_past(_kept_small))),
+          "entries that bfloat16 does not hold", staged(extend=_put_together(_with_past(_kept_small))),
           equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
     Fault("past_offset_forgotten", "past_key", "With a past, queries still count from the first key.",
           "a past, together with what counts from a query's place", staged(start=lambda _: 0)),
@@ -231,14 +225,14 @@ _OF_KEYS = (
     Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
     state.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
-                     "a past of some keys", state.in_parts(_past_in_pages), "past_key"),
+                "a past of some keys", state.in_parts(_past_in_pages), "past_key"),
     state.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
-                     state.in_parts(_past_apart), "past_key"),
+                state.in_parts(_past_apart), "past_key"),
 )
 
 _OF_VALUES = (
     Fault("past_value_after_new", "past_value", "Keys are put together in one order, values in the other.",
-          "a past", staged(extend=_put_together(value=lambda past, new: np.concatenate([new, past], axis=2)))),
+          "a past", staged(extend=_put_together(value=lambda past, new: put_behind(new, past)))),
     Fault("past_value_lost", "past_value", "Only keys are written to the cache; its values stay zeros.", "a past",
           staged(extend=_put_together(value=_with_past(np.zeros_like)))),
     Fault("past_value_is_key", "past_value", "The cache of keys is handed on as that of values.",

@@ -1,6 +1,5 @@
-"""The words of the spec language that are about a past: keys and values of earlier calls, and chunks.
-
-A probe asks about a past: which keys a query sees, and where it stands.
+"""Words of the spec language, and a probe's questions, about a past: keys and values of earlier
+calls, and chunks.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ MOST_STEPS = 16
 
 
 def past_as_keys(posed: Attention) -> Attention:
-    """Hand past keys and values over as the first of all. Causal flag and window, which count from a query's own place,
-    become a mask, joined with all else that hides keys, but a bias.
+    """Hand past keys and values over as the first of all. Causal flag and window, which count from
+    a query's own place, become a mask, joined with all else that hides keys, but a bias.
     """
     problem = posed.one
     if not problem.has_past:
@@ -56,15 +55,15 @@ def with_past(posed: Attention, *, to: Literal["nothing"]) -> Attention:  # noqa
 
 
 def in_chunks(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose past are the keys of
-    the first. Only where queries and new keys are one sequence.
+    """Make two calls: one of the queries and keys up to position `cut`, and one of the rest, whose
+    past are the keys of the first. Only where queries and new keys are one sequence.
     """
     return _call_by_spans(posed, (0, cut + 1, posed.one.sizes.T))
 
 
 def token_by_token(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Make a call up to position `cut`, and one for each later token, 16 at most, with all keys before it as its past.
-    Only where queries and new keys are one sequence.
+    """Make a call up to position `cut`, and one for each later token, 16 at most, with all keys
+    before it as its past. Only where queries and new keys are one sequence.
     """
     T = posed.one.sizes.T
     return _call_by_spans(posed, (0, *range(max(cut + 1, T - MOST_STEPS), T), T))
@@ -84,16 +83,16 @@ def _call_by_spans(posed: Attention, places: Iterable[int]) -> Attention:
 
 def _chunk(problem: Problem, first: int, end: int) -> Problem:
     """The queries from `first` up to `end`, with the keys up to theirs; those before them are past."""
-    past, whole = problem.past + first, join_past(problem)
+    whole, past, keys = join_past(problem), problem.past + first, slice(problem.past + end)
 
     def cut(array: Array | None) -> Array | None:
-        """Rows and columns of (B,H,T,S)."""
-        return None if array is None else np.ascontiguousarray(array[..., first:end, : problem.past + end])
+        """The rows and columns of the chunk, of a mask or bias (B,H,T,S)."""
+        return None if array is None else np.ascontiguousarray(array[..., first:end, keys])
 
-    key, value = (array[:, :, : problem.past + end] for array in (whole.key, whole.value))
-    scales = cut_meanings(whole, queries=slice(first, end), keys=slice(problem.past + end))
-    part = whole.but(**scales, query=np.ascontiguousarray(whole.query[:, :, first:end]), key=np.ascontiguousarray(key),
-                     value=np.ascontiguousarray(value), mask=cut(whole.mask), bias=cut(whole.bias))
+    part = whole.but(
+        **cut_meanings(whole, queries=slice(first, end), keys=keys),
+        query=np.ascontiguousarray(whole.query[:, :, first:end]), key=np.ascontiguousarray(whole.key[:, :, keys]),
+        value=np.ascontiguousarray(whole.value[:, :, keys]), mask=cut(whole.mask), bias=cut(whole.bias))
     return split_past(part, past) if past or problem.has_past else part
 
 
@@ -105,16 +104,17 @@ _KEYS, _PAST = 4, 2
 
 
 def _form(asker: Asker) -> Reply:
-    """Of keys that weigh the same."""
+    """Asks which keys are seen, past or new; they weigh the same."""
     queries = _KEYS - _PAST if asker.subject.declaration.limits.is_step else _KEYS
     seen = asker.ask_output(split_past(asker.make_even(queries, _KEYS), _PAST))[..., :_KEYS]
     is_past = np.arange(_KEYS) < _PAST
-    return Reply(name_band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
-        "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), show_numbers(seen))
+    bands = {"all": is_past | True, "new_only": ~is_past, "past_only": is_past}
+    name = name_band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in bands.items()})
+    return Reply(name, show_numbers(seen))
 
 
 def _causal(asker: Asker) -> Reply:
-    """Of more new keys than queries, so that every place that is thought of is another one."""
+    """Asks where queries stand, of more new keys than queries: no two answers agree."""
     past = 2
     T, S = (2, 4) if asker.subject.declaration.limits.is_step else (2, 7)
     seen = asker.ask_output(split_past(asker.make_even(T, S), past).but(causal=True))[..., :S]

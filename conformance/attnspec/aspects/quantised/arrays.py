@@ -352,6 +352,8 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
                 yield f"the {word} of its {name} differ within a page"
         if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
             yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
+        if stored and zero is not None and not STORAGES[stored].takes_zero_points:
+            yield f"{stored} has no zero points, and its {name} would come with some"
         if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
             yield f"{stored} cannot hold the zero points of its {name}"
 

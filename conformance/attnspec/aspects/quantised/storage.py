@@ -71,6 +71,13 @@ class Storage:
         return self.scales == "float8_e4m3fn"
 
     @property
+    def takes_zero_points(self) -> bool:
+        """Whether codes may have zero points: those of formats that define blocks are numbers of either sign, and the
+        formats (OCP Microscaling Formats 1.0, section 5; NVFP4) know scales alone.
+        """
+        return not self.block
+
+    @property
     def is_whole(self) -> bool:
         """Whether codes are whole numbers."""
         return self.bits == 0

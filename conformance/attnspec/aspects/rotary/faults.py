@@ -1,4 +1,4 @@
-"""Rotary embeddings whose pairs, places, frequencies or angles are wrong."""
+"""Faults of rotary embeddings, whose pairs, places, frequencies or angles are wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 
+from attnspec.aspects.rotary import formulations as sound
+from attnspec.aspects.rotary.formulations import FORMULATIONS, Rotation, halves_of, staged_rotation
 from attnspec.core.declaration import Limits, within_form
 from attnspec.core.forms import DEFAULT_BASE, POSITIONS
 from attnspec.core.nouns import DType, Kind
-from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
-from attnspec.faults.staged_forms import Rotate, Rotation, halves_of, staged_rotation
+from attnspec.faults.staged_forms import Rotate
 from attnspec.problems.problem import Array
 
 _LIMITS = within_form(Limits())
@@ -25,9 +26,9 @@ LONGEST = 32_768
 
 
 def _angle_in(half: np.dtype[np.generic]) -> Callable[[Rotation, Array, Array], Array]:
-    """Angles (B,T,R) whose places, frequencies and products are stored in a half dtype."""
+    """An `angles` stage that stores places, frequencies and angles (B,T,R) in a half dtype."""
     def angles(work: Rotation, places: Array, frequency: Array) -> Array:
-        """(B,T,R)."""
+        """The angle of each pair, (B,T,R)."""
         return (places.astype(half)[..., None] * frequency.astype(half)).astype(work.real)
     return angles
 
@@ -38,19 +39,19 @@ def _with_exponents(exponent: Callable[[Rotation], Array]) -> Callable[[Rotation
 
 
 def _pair_index(work: Rotation) -> Array:
-    """(R,): 0 … R-1."""
+    """The number of each pair, 0 … R-1, (R,)."""
     return np.arange(work.width // 2)
 
 
 def _places(change: Callable[[Array], Array]) -> Callable[[Rotation], Array]:
-    """A `places` stage with other places (B,T) than those that were handed over."""
+    """A `places` stage with other places (B,T)."""
     return lambda work: np.broadcast_to(change(work.positions), work.positions.shape).astype(work.real)
 
 
 def _last(work: Rotation) -> tuple[slice, slice]:
-    """The last features of each token instead of the first."""
+    """The slices of the pairs among the last features of each token."""
     start = work.x.shape[-1] - work.width
-    first, second = sound.paired(work)
+    first, second = sound.pair_slices(work)
     return _move_slice(first, start), _move_slice(second, start)
 
 
@@ -59,21 +60,19 @@ def _move_slice(at: slice, by: int) -> slice:
 
 
 def _one_sign(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features (B,H,T,R); the sign of the second one is lost. angle (B,1,T,R)."""
+    """Both features of each pair (B,H,T,R), turned by (B,1,T,R), the sign of the second lost."""
     cos, sin = np.cos(angle), np.sin(angle)
     return first * cos + second * sin, second * cos + first * sin
 
 
 def _in_place(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features (B,H,T,R), the second one made of the first as it is already turned. angle (B,1,T,R)."""
+    """Both features of each pair (B,H,T,R), turned by (B,1,T,R), the second by the turned first."""
     turned = first * np.cos(angle) - second * np.sin(angle)
     return turned, second * np.cos(angle) + turned * np.sin(angle)
 
 
 def _first_head_of_one(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,R); of a single token those of the first head and batch entry alone.
-    angle (B,1,T,R).
-    """
+    """Both features (B,H,T,R), turned by (B,1,T,R); of a single token in the first head alone."""
     turned = sound.turn(first, second, angle)
     if first.shape[2] > 1:
         return turned
@@ -82,37 +81,37 @@ def _first_head_of_one(first: Array, second: Array, angle: Array) -> tuple[Array
 
 
 def _tf32(array: Array) -> Array:
-    """An array of any shape, cut off to ten bits beside the leading one."""
+    """An array of any shape, cut to ten bits behind the leading one."""
     mantissa, exponent = np.frexp(array)
     return np.ldexp(np.trunc(mantissa * 2**11) / 2**11, exponent).astype(array.dtype)
 
 
 def _with_output(change: Callable[[Array, Array, int], Array]) -> Callable[[], Rotate]:
-    """A maker of rotary embeddings that change the right output (B,H,T,D), given x (B,H,T,D) and the rotary width."""
+    """A maker of rotary embeddings that change the output (B,H,T,D), given x (B,H,T,D) and width."""
     whole = staged_rotation()()
 
     def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
                interleaved: bool = False) -> Array:
-        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
+        """Rotate x (B,H,T,D) by positions (B,T) -> (B,H,T,D)."""
         output = whole(x, positions, base=base, rotary_width=rotary_width, interleaved=interleaved)
         return change(output, x, x.shape[-1] if rotary_width is None else rotary_width)
     return lambda: rotate
 
 
 def _rest_dropped(output: Array, x: Array, width: int) -> Array:
-    """(B,H,T,D): the features that are not turned come back as zeros."""
+    """The output (B,H,T,D), with zeros for features that are not turned."""
     output[..., width:] = 0
     return output
 
 
 def _in_buffer(output: Array, x: Array, width: int) -> Array:
-    """(B,H,T,D): the input, which holds the output."""
+    """The input (B,H,T,D), which holds the output."""
     x[...] = output
     return x
 
 
 def _head_by_head(work: Rotation, places: Array, frequency: Array) -> Array:
-    """(B,T,R): the angle of a token is that of the token before it where there are several heads."""
+    """The angle of each pair, (B,T,R), of the token before if there are several heads."""
     angle = sound.angles(work, places, frequency)
     return np.roll(angle, 1, axis=1) if work.x.shape[1] > 1 else angle
 
@@ -231,4 +230,4 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"rotary embedding": {
     "oxiglade/mlx-rs/issues/359": "rotary_first_head_only_for_one_token",
 }}
 
-MISTAKES = AspectFaults(about={POSITIONS: _FAULTS}, bugs=_BUGS)
+MISTAKES = AspectFaults(about={POSITIONS: _FAULTS}, bugs=_BUGS, sound=FORMULATIONS)

@@ -77,8 +77,8 @@ def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryPro
 
 
 def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly. Who declares
-    to turn features in a narrower format may have rounded them to it.
+    """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both
+    exactly. Who declares to turn features in a narrower format may have rounded them to it.
     """
     seen, problem = look_at(scene, run, "output"), scene.problem(run)
     narrow = DTYPES[scene.evaluator.precision.rotation].roundoff
@@ -140,8 +140,8 @@ def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def _scores(seen: ObservedRun) -> tuple[Array, Array]:
-    """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what adding them up here costs
-    is counted, too.
+    """(B,H,T,T) each: the dot products of every two tokens, and how far they may be off; what
+    adding them up here costs is counted, too.
     """
     array, off = seen.array, seen.allowance
     size, turned = np.abs(seen.truth) + off, off.swapaxes(-1, -2)
@@ -151,9 +151,11 @@ def _scores(seen: ObservedRun) -> tuple[Array, Array]:
 
 
 def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
-    """What `first` returns, turned further by the places that `whole` is ahead, is what `whole` returns.
+    """What `first` returns, turned further by the places that `whole` is ahead, is what `whole`
+    returns.
 
-    A rotation keeps norms, so that the errors of the first one move a pair no further than they are long.
+    A rotation keeps norms, so that the errors of the first one move a pair no further than they
+    are long.
     """
     start, end = scene.problem(first), scene.problem(whole)
     [answer] = scene.answers(scene.runs[first])
@@ -193,8 +195,8 @@ _PLACES = (0, 1, 511, 2047, 2048, 4095, 8191, 32_767, 65_535, FARTHEST)
 
 
 def ask_pairs(asker: Asker) -> Reply:
-    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any but a rotary
-    embedding.
+    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any
+    but a rotary embedding.
     """
     problem = _problem(asker, 1)
     width = problem.x.shape[-1]

@@ -1,4 +1,4 @@
-"""Wrong scales in all their guises."""
+"""Faults of the scale: forgotten, of another width, rounded, applied twice or at the wrong place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _width(work: PreparedCall) -> int:
 
 
 def _default(work: PreparedCall, factor: float) -> float:
-    """`factor` where the caller leaves the scale to the default, else what the caller asks for."""
+    """The scale of the call, or `factor` if it leaves the scale to the default."""
     return factor if work.scale is None else work.scale
 
 
@@ -30,6 +30,10 @@ def _round_scale(work: PreparedCall, dtype: np.dtype[np.generic]) -> float:
 def _on_top(work: PreparedCall) -> float:
     default = 1 / math.sqrt(_width(work))
     return default if work.scale is None else work.scale * default
+
+
+def _divided(work: PreparedCall) -> float:
+    return sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf)
 
 
 _FAULTS = (
@@ -88,7 +92,7 @@ _FAULTS = (
           "an explicit scale other than 0, D > 1", staged(scale=_on_top)),
     Fault("scale_divides", Stage.SCALE, "The logits are divided by the caller's scale, not multiplied.",
           "an explicit scale other than 0 and ±1",
-          staged(scale=lambda work: sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf))),
+          staged(scale=_divided)),
     Fault("scale_after_softmax", Stage.SCALE,
           "The scale is applied to the weights, not to the logits.", "any scale other than 1",
           staged(scale=lambda _: 1.0, weigh=lambda weights, work: weights * weights.dtype.type(sound.scale(work)))),

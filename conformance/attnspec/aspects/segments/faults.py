@@ -1,4 +1,4 @@
-"""Segments that are lost, taken from another batch entry, compared wrongly, or heeded in one place only."""
+"""Faults of segments: lost, taken from another batch entry, compared wrongly, or heeded in part."""
 
 from __future__ import annotations
 
@@ -33,57 +33,60 @@ OwnKeys = Callable[[PreparedCall], Array]
 
 
 def _everything(work: PreparedCall) -> Array:
-    """(T,S): keys of every segment."""
+    """The keys of every segment, (T,S)."""
     return np.ones(work.shape[2:], bool)
 
 
 def _own_segment(work: PreparedCall) -> Array:
-    """(B,1,T,S): the keys of each query's own segment; (T,S), all of them, without segments."""
+    """The keys of each query's own segment, (B,1,T,S); without segments all, (T,S)."""
     own = STAGE.own_keys(work, work.shape[3])
     return _everything(work) if own is None else own
 
 
-def _with_segment_keys(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
-    """A maker of attention functions to which other keys are of a query's segment, (T,S) and more axes; what further
-    aspects hide stays hidden.
+def _with_segment_keys(keys: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
+    """A maker of attention functions to which other keys are of a query's segment, (T,S) and more
+    axes.
+
+    What further aspects hide stays hidden.
     """
     def own_keys(work: PreparedCall) -> Array:
-        """(B,H,T,S), or what broadcasts to it."""
-        return seen(work) & sound.own_keys(work.but(query_segments=None, key_segments=None))
+        """The keys that queries may see, broadcast to (B,H,T,S)."""
+        return keys(work) & sound.own_keys(work.but(query_segments=None, key_segments=None))
     return staged(own_keys=own_keys, **more)
 
 
-def _compare_by(by: Callable[[Array, Array], Array]) -> OwnKeys:
-    """A function for `_with_segment_keys` that compares queries' segments (B,1,T,1) with keys' (B,1,1,S) otherwise."""
-    def seen(work: PreparedCall) -> Array:
-        """(B,1,T,S)."""
+def _compare_by(compare: Callable[[Array, Array], Array]) -> OwnKeys:
+    """The keys of a query's segment, (B,1,T,S), by another comparison of the numbers."""
+    def keys(work: PreparedCall) -> Array:
+        """The keys of each query's segment, (B,1,T,S)."""
         if work.query_segments is None or work.key_segments is None:
             return _everything(work)
-        return np.asarray(by(work.query_segments[:, None, :, None], work.key_segments[:, None, None]), bool)
-    return seen
+        return np.asarray(compare(work.query_segments[:, None, :, None], work.key_segments[:, None, None]), bool)
+    return keys
 
 
 def _not_in_last_row(work: PreparedCall) -> Array:
-    """(B,1,T,S): the last query sees every segment."""
+    """The keys of each query's own segment, (B,1,T,S), all keys for the last query."""
     return _own_segment(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
 def _whole_blocks(work: PreparedCall) -> Array:
-    """(B,1,T,S): a block of queries sees what one of its queries sees."""
+    """The keys, (B,1,T,S), that any query of a block of queries sees."""
     seen = np.broadcast_to(_own_segment(work), (work.shape[0], 1, *work.shape[2:]))
     first = np.arange(0, work.shape[2], BLOCK)
     return np.repeat(np.logical_or.reduceat(seen, first, axis=2), BLOCK, axis=2)[:, :, :work.shape[2]]
 
 
 def _add_penalty_outside(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with the bias: -1e4 is added to those of other segments."""
+    """Logits (B,H,T,S) plus the bias, lowered by 1e4 in other segments."""
     biased = sound.add_bias(logits, work)
     return np.where(_own_segment(work), biased, biased + biased.dtype.type(-1e4))
 
 
 def _restarting(work: PreparedCall) -> Array:
-    """(B,1,T,S): under the causal flag, the place of a query counts from the first one of its segment, and that of a
-    key from the first key of all.
+    """The keys that the causal flag allows, (B,1,T,S), with queries counted in their segments.
+
+    Keys are counted from the first key of all.
     """
     if not work.causal or work.query_segments is None:
         return sound.past(work)
@@ -93,17 +96,17 @@ def _restarting(work: PreparedCall) -> Array:
 
 
 def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> OwnKeys:
-    """A function for `_with_segment_keys` with other segments of the keys (B,S) than it was given."""
-    def seen(work: PreparedCall) -> Array:
-        """(B,1,T,S)."""
+    """The keys of a query's segment, (B,1,T,S), by other segments of the keys (B,S)."""
+    def keys(work: PreparedCall) -> Array:
+        """The keys of each query's segment, (B,1,T,S)."""
         if work.key_segments is None:
             return _everything(work)
         return _own_segment(work.but(key_segments=change(work.key_segments, work)))
-    return seen
+    return keys
 
 
 def _of_queries(segments: Array, work: PreparedCall) -> Array:
-    """(B,S): the segments of the queries, as far as they reach; the last one's behind."""
+    """The segments (B,S) of the queries, as far as they reach, then the last one's."""
     assert work.query_segments is not None
     return work.query_segments[:, np.minimum(np.arange(segments.shape[1]), work.shape[2] - 1)]
 

@@ -25,8 +25,8 @@ SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
     "one": "one segment, which is none",
     "keys_apart": "two segments, and the last key is of a third, which no query is of",
 }
-"""How segments are made. Each holds a query and a key where there are enough. A clause asks for `alike`, `one`, and
-`keys_apart`.
+"""How segments are made. Each holds a query and a key where there are enough. A clause asks for
+`alike`, `one`, and `keys_apart`.
 """
 USUAL_SEGMENTS: tuple[SegmentPattern, ...] = ("ragged", "two", "by_turns", "padded")
 
@@ -35,7 +35,7 @@ OWN_KEY_SEGMENTS = RareValues("keys_apart", "segments_are_shared", "key_segments
 
 
 def _segments_misfit(limits: KeywordLimits, segments: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of segments a subject with these limits does not take."""
+    """Why a subject with these limits does not take such a pattern of segments."""
     is_apart = isinstance(segments, str) and segments == OWN_KEY_SEGMENTS.pattern
     return "one array of segments, for queries and keys" if limits.segments_are_shared and is_apart else ""
 

@@ -1,4 +1,4 @@
-"""Segments in numbers: which keys are of a query's own segment. They hide keys and do nothing else."""
+"""The mathematics of segments: they hide the keys of other segments and do nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class SegmentsMathematics(Mathematics):
     """A query sees the keys of its own segment."""
 
     def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
-        """(B,1,T,S): the keys of each query's own segment; None where there are no segments."""
+        """The keys of each query's own segment, (B,1,T,S); None without segments."""
         if problem.query_segments is None or problem.key_segments is None:
             return None
         queries = problem.query_segments if rows is None else problem.query_segments[:, rows]

@@ -1,7 +1,4 @@
-"""The words of the spec language that are about segments.
-
-A probe asks about segments: which keys a query sees.
-"""
+"""Words of the spec language, and a probe's question, about segments: which keys a query sees."""
 
 from __future__ import annotations
 
@@ -26,13 +23,14 @@ def segments_as_mask(posed: Attention) -> Attention:
 
 
 def cut_to_segments(posed: Attention) -> Attention:
-    """Make one call for each segment, of its queries, keys and values alone; the answers are joined again. Only where
-    the segments of queries and keys are the same, lie one behind the other and have the same borders in every batch
-    entry.
+    """Make one call for each segment, of its queries, keys and values alone; the answers are
+    joined again. Only where the segments of queries and keys are the same, lie one behind the
+    other and have the same borders in every batch entry.
     """
     problem = posed.one
     of_queries, of_keys = _shared_segments(problem.query_segments), _shared_segments(problem.key_segments)
-    if of_queries is None or of_keys is None or not np.array_equal(of_queries, of_keys) or (np.diff(of_keys) < 0).any():
+    is_one = of_queries is not None and of_keys is not None and np.array_equal(of_queries, of_keys)
+    if of_keys is None or not is_one or (np.diff(of_keys) < 0).any():
         raise NoClaim("the segments are not the same spans everywhere")
     alone = problem.but(query_segments=None, key_segments=None)
     parts = []
@@ -44,13 +42,13 @@ def cut_to_segments(posed: Attention) -> Attention:
 
 
 def _shared_segments(segments: Array | None) -> Array | None:
-    """(T,): the segments (B,T), or of keys, that all batch entries share; None where they do not, or there are none."""
+    """The segments (T,) of all batch entries, of (B,T); None if they differ, or without any."""
     return None if segments is None or (segments != segments[:1]).any() else np.asarray(segments[0])
 
 
 def rename_segments(posed: Attention) -> Attention:
-    """Give the segments other numbers: large ones, in the opposite order. Neighbours differ by 1, which float32 does
-    not see, and others by multiples of 256.
+    """Give the segments other numbers: large ones, in the opposite order. Neighbours differ by 1,
+    which float32 does not see, and others by multiples of 256.
     """
     problem = posed.one
     if problem.query_segments is None or problem.key_segments is None:
@@ -61,7 +59,7 @@ def rename_segments(posed: Attention) -> Attention:
 
 
 def _rename_segments(segments: Array) -> Array:
-    """Segments (B,T), or of keys: 0, 1, 2, 3 … become 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
+    """Segments (B,T), 0, 1, 2, 3 …, as 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
     return np.asarray(FIRST + STEP * (segments // 2) + segments % 2, np.int32)
 
 
@@ -73,16 +71,16 @@ _QUERY_SEGMENTS, _KEY_SEGMENTS = np.array([1, 2, 2, 3]), np.array([2, 1, 3, 2])
 
 
 def _form(asker: Asker) -> Reply:
-    """Of keys that weigh the same."""
+    """Asks which keys are seen; they weigh the same."""
     many = len(_KEY_SEGMENTS)
     problem = asker.make_even(many, many)
     of_queries, of_keys = (np.tile(segments, (problem.sizes.B, 1)).astype(np.int32)
                            for segments in (_QUERY_SEGMENTS, _KEY_SEGMENTS))
     seen = asker.ask_output(problem.but(query_segments=of_queries, key_segments=of_keys))[..., :many]
     own, theirs = _QUERY_SEGMENTS[:, None], _KEY_SEGMENTS
-    return Reply(name_band(seen, {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
-                                  "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((many, many), bool)}),
-                 show_numbers(seen))
+    candidates = {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
+                  "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((many, many), bool)}
+    return Reply(name_band(seen, candidates), show_numbers(seen))
 
 
 QUESTIONS = (

@@ -1,4 +1,4 @@
-"""Sinks that are lost, taken from another head, weighed wrongly, or heeded on one path only."""
+"""Faults of sinks: lost, taken from another head, weighed wrongly, or heeded on one path only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SinksStage(AspectStage):
     """Sinks as attention computes them."""
 
     def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
-        """(H,): the sinks; None without any."""
+        """The sinks, (H,); None without any."""
         return call.sinks
 
 
@@ -31,35 +31,40 @@ STAGE = SinksStage()
 
 
 def _with_sinks(change: Callable[[Array, PreparedCall], Array]) -> Join:
-    """A `join` stage with other sinks than (H,) it was given: (H,), or (B,H,T,1) in full."""
+    """A `join` stage with other sinks: (H,), or (B,H,T,1) in full."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S+1)."""
         if work.sinks is None:
             return logits
-        changed = change(work.sinks, work)
-        column = np.broadcast_to(changed if changed.ndim == 4 else changed[:, None, None], (*logits.shape[:3], 1))
+        sinks = change(work.sinks, work)
+        column = np.broadcast_to(sinks if sinks.ndim == 4 else sinks[:, None, None], (*logits.shape[:3], 1))
         return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
     return join
 
 
-def _times(count: Callable[[PreparedCall], int]) -> Join:
-    """A `join` stage that adds the sinks so many times."""
-    def join(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S+n)."""
-        joined = sound.join(logits, work)
-        extra = joined[..., work.shape[3]:]
-        return np.concatenate([joined, *([extra] * (count(work) - 1))], axis=-1)
-    return join
+def _once_a_block(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S+n), with the sink once for each block of keys."""
+    joined = sound.join(logits, work)
+    if work.sinks is None:
+        return joined
+    return np.concatenate([joined, *[joined[..., -1:]] * (-(-work.shape[3] // BLOCK) - 1)], axis=-1)
+
+
+def _by_entry(sinks: Array, work: PreparedCall) -> Array:
+    """The sinks (B,1,1,1), by which batch entry b has the sink of head b."""
+    return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
+
+
 
 
 def _by_row(sinks: Array, work: PreparedCall) -> Array:
-    """(1,1,T,1): row i has the sink of head i."""
+    """The sinks (1,1,T,1), by which row i has the sink of head i."""
     rows = sinks[np.arange(work.shape[2]) % len(sinks)]
     return rows[None, None, :, None]
 
 
 def _add_unshifted_sink(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
+    """Weights (B,H,T,S+1), the sink's exponential added without the maximum taken off."""
     if work.sinks is None:
         return sound.softmax(logits, work)
     grown = sound.exponentials(logits[..., :-1])
@@ -67,20 +72,20 @@ def _add_unshifted_sink(logits: Array, work: PreparedCall) -> Array:
 
 
 def _maximum_only(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S+1): the sink takes part in the maximum, and not in the sum."""
+    """Weights (B,H,T,S+1), with the sink in the maximum and not in the sum."""
     grown = sound.exponentials(logits)
     return sound.normalise(grown[..., :work.shape[3]])
 
 
 def _after_division(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S+1): those of the keys sum to one, and are then multiplied by 1 - sigmoid(sink)."""
+    """Weights (B,H,T,S+1) that sum to one, and are then multiplied by 1 - sigmoid(sink)."""
     if work.sinks is None:
         return sound.softmax(logits, work)
     return sound.softmax(logits[..., :-1], work) / (1 + np.exp(logits[..., -1:]))
 
 
 def _with_value(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): the sink's share is given to the first key."""
+    """Weights (B,H,T,S), with the sink's share on the first key."""
     if work.sinks is None:
         return weights
     share = 1 - weights.sum(axis=-1, keepdims=True)
@@ -88,13 +93,13 @@ def _with_value(weights: Array, work: PreparedCall) -> Array:
 
 
 def _nan_without_keys(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): a row that sees no key is divided by the sum of its keys once more."""
+    """The output (B,H,T,Dv), NaN in a row with a sink that sees no key."""
     empty = ~work.visible.any(axis=-1, keepdims=True)
     return np.where(empty & (work.sinks is not None), np.nan, output)
 
 
 def _infinite(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1): a sink of -inf is shifted before it is looked at, which gives NaN."""
+    """Logits (B,H,T,S+1), NaN if a sink is -inf."""
     joined = sound.join(logits, work)
     return joined if work.sinks is None else np.where(np.isneginf(work.sinks).any(), np.nan, joined)
 
@@ -112,8 +117,7 @@ _FAULTS = (
     Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
     Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.", _UNEQUAL,
-          staged(join=_with_sinks(
-    lambda sinks, work: sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]))),
+          staged(join=_with_sinks(_by_entry))),
     Fault("sinks_of_first_head", "sinks", "All heads have the sink of the first.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
     Fault("sinks_of_next_head", "sinks", "Each head has the sink of the next.", _UNEQUAL,
@@ -138,8 +142,7 @@ _FAULTS = (
     Fault("sinks_after_division", "sinks", "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
           staged(softmax=_after_division)),
     Fault("sinks_once_a_block", "sinks", "Each of several blocks of keys adds the sink to its own sum.",
-          "sinks with S > 16", staged(join=_times(lambda work: -(-work.shape[3] // BLOCK) if work.sinks is not None
-                                                  else 1))),
+          "sinks with S > 16", staged(join=_once_a_block)),
     Fault("sinks_have_the_first_value", "sinks", "The sink's share goes to the first key.", _ANY,
           staged(weigh=_with_value)),
     Fault("sinks_without_keys_nan", "sinks", "A row with a sink and no key is 0/0.",

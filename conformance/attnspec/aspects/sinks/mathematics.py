@@ -1,4 +1,4 @@
-"""Sinks in numbers: each head has one more key, whose logit is the sink and whose value is zero."""
+"""The mathematics of sinks: each head has one more key, with the sink as its logit and no value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class SinksMathematics(Mathematics):
     """A sink is one more key, which every query sees."""
 
     def extra_key(self, problem: Problem) -> Array | None:
-        """(H,): the sinks; None without any."""
+        """The sinks, (H,); None without any."""
         return problem.sinks
 
 

@@ -1,6 +1,5 @@
-"""The words of the spec language that are about sinks.
-
-A probe asks about sinks: how they join the sum that weights are divided by.
+"""Words of the spec language, and a probe's question, about sinks: how they join the sum of
+weights.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def with_sinks(posed: Attention, *, to: Literal["minus infinity"]) -> Attention:
 
 
 def sinks_as_keys(posed: Attention) -> Attention:
-    """Give every head one more key, a value of zeros with it, and the sink as the bias of that key; what hides other
-    keys becomes a mask. No claim where the dtype does not hold the sinks.
+    """Give every head one more key, a value of zeros with it, and the sink as the bias of that
+    key; what hides other keys becomes a mask. No claim where the dtype does not hold the sinks.
     """
     problem = posed.one
     if problem.sinks is None:
@@ -47,7 +46,7 @@ def sinks_as_keys(posed: Attention) -> Attention:
 
 
 def _longer(array: Array) -> Array:
-    """(B,Hkv,S,·) with one more row of zeros."""
+    """An array (B,Hkv,S,·) with one more row of zeros."""
     return np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 0)])
 
 
@@ -62,7 +61,7 @@ _SUMS = np.array([1.0, 4.0])
 
 
 def _form(asker: Asker) -> Reply:
-    """Of even weights, so that each key's is 1 over 4 and the exponential of the sink."""
+    """Asks what a sink does to even weights, which are 1 over 4 and its exponential."""
     problem = asker.make_even(_KEYS, _KEYS)
     grown = _SUMS[: problem.sizes.H]
     sinks = np.log(grown).astype(np.float64 if asker.dtype is DType.FLOAT64 else np.float32)
@@ -76,7 +75,7 @@ def _form(asker: Asker) -> Reply:
 
 
 def _weights(grown: Array) -> Array:
-    """(H,T,S), or with axes of length 1: each key's, given the exponential of the sink (H,T)."""
+    """The weight of each key, (H,T,S) or axes of length 1, by the sinks' exponentials (H,T)."""
     return np.asarray((1 / (_KEYS + grown))[..., None] * np.ones(_KEYS))
 
 

@@ -1,4 +1,4 @@
-"""Slopes that are lost, taken from elsewhere, or multiplied by another distance."""
+"""Faults of slopes: lost, taken from elsewhere, or multiplied by another distance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SlopesStage(AspectStage):
     """Slopes as attention computes them."""
 
     def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
-        """(B,H,T,S) or (H,T,S): the slope of each head times the distance from the query's own place, below zero."""
+        """The slope of each head times the distance from the query's place, (B,H,T,S), below zero."""
         if call.alibi_slopes is None:
             return None
         return -(call.alibi_slopes.astype(dtype)[..., None, None] * np.abs(ahead).astype(dtype))
@@ -33,20 +33,19 @@ STAGE = SlopesStage()
 
 
 def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
-    """An `add_by_place` stage with other slopes than (H,) or (B,H): (B,H), or (…,H,T,1) in full."""
+    """An `add_by_place` stage with other slopes: (B,H), or (…,H,T,1) in full."""
     def lower(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
         if work.alibi_slopes is None:
             return logits
-        every = np.broadcast_to(work.alibi_slopes, work.shape[:2])
-        changed = change(every, work)
-        full = changed if changed.ndim == 4 else changed[..., None, None]
+        slopes = change(np.broadcast_to(work.alibi_slopes, work.shape[:2]), work)
+        full = slopes if slopes.ndim == 4 else slopes[..., None, None]
         return logits - (full * np.abs(sound.ahead(work))).astype(logits.dtype)
     return lower
 
 
 def _with_distance(distance: Callable[[PreparedCall], Array]) -> Lower:
-    """An `add_by_place` stage with another distance (T,S) than that from the query's own place."""
+    """An `add_by_place` stage with another distance (T,S)."""
     def lower(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S)."""
         if work.alibi_slopes is None:
@@ -61,32 +60,44 @@ def _with_first_place(place: Callable[[PreparedCall], int]) -> Lower:
 
 
 def _by_row(slopes: Array, work: PreparedCall) -> Array:
-    """(B,1,T,1): row i has the slope of head i."""
+    """The slopes (B,1,T,1), by which row i has the slope of head i."""
     rows = slopes[:, np.arange(work.shape[2]) % slopes.shape[1]]
     return rows[:, None, :, None]
 
 
+def _by_entry(slopes: Array, work: PreparedCall) -> Array:
+    """The slopes (B,H), by which all heads of batch entry b have the slope of head b."""
+    entries = np.arange(len(slopes))[:, None] % slopes.shape[1]
+    return np.take_along_axis(slopes, entries, axis=1) * np.ones_like(slopes)
+
+
+def _default_at_zero(slopes: Array, work: PreparedCall) -> Array:
+    """The slopes (B,H), usual ones in place of 0."""
+    H = slopes.shape[1]
+    return np.where(slopes == 0, np.exp2(-8 * np.arange(1, H + 1) / H), slopes)
+
+
 def _of_new_keys(work: PreparedCall) -> Array:
-    """(T,S): past keys are at no distance."""
+    """The distance (T,S), 0 for past keys."""
     is_past = np.arange(work.shape[3]) < sound.start(work)
     return np.where(is_past, 0, np.abs(sound.ahead(work)))
 
 
 def _restarting(work: PreparedCall) -> Array:
-    """(T,S): new keys are counted from the place of the first past one, queries behind the past."""
+    """The distance (T,S), with new keys counted from the first past one's place."""
     start = int(sound.start(work))
     keys = np.arange(work.shape[3])
     return np.abs(np.where(keys < start, keys, keys - start) - np.arange(work.shape[2])[:, None] - start)
 
 
 def _of_query_length(work: PreparedCall) -> Array:
-    """(T,S): a bias over the queries alone, which for one query is zero and broadcasts over all keys."""
+    """The distance (T,S), 0 for a single query, as a bias over queries is that broadcasts."""
     distance = np.abs(sound.ahead(work))
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
 def _round_products(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
+    """Logits (B,H,T,S), less slopes times distances in bfloat16."""
     if work.alibi_slopes is None:
         return logits
     product = work.alibi_slopes[..., None, None] * np.abs(sound.ahead(work))
@@ -108,8 +119,7 @@ _FAULTS = (
     Fault("slopes_by_row", "alibi_slopes", "The slope is read at the index of the row instead of the head.",
           _UNEQUAL, staged(add_by_place=_with_slopes(_by_row))),
     Fault("slopes_by_entry", "alibi_slopes", "The slope is read at the index of the batch entry.",
-          _UNEQUAL, staged(add_by_place=_with_slopes(lambda slopes, _: np.take_along_axis(
-                        slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
+          _UNEQUAL, staged(add_by_place=_with_slopes(_by_entry))),
     Fault("slopes_of_first_head", "alibi_slopes", "All heads have the slope of the first.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, :1] * np.ones_like(slopes)))),
     Fault("slopes_of_next_head", "alibi_slopes", "Each head has the slope of the next.", _UNEQUAL,
@@ -120,8 +130,7 @@ _FAULTS = (
           "All batch entries have the slopes of the first.", "batch entries with unequal slopes",
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
     Fault("slopes_zero_is_default", "alibi_slopes", "A slope of 0 is taken for none, and a usual one is used.",
-          "a slope of 0", staged(add_by_place=_with_slopes(lambda slopes, _: np.where(
-              slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),
+          "a slope of 0", staged(add_by_place=_with_slopes(_default_at_zero))),
     Fault("slopes_scaled", "alibi_slopes", "The slopes are multiplied by the scale, as the dot products are.",
           "a scale other than 1", staged(add_by_place=_with_slopes(lambda slopes, work: slopes * sound.scale(work)))),
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",

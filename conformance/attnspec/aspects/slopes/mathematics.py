@@ -1,5 +1,5 @@
-"""The bias that slopes stand for. How far rounding may take it is told by the largest number that it may be made from;
-the derivation is in docs/numerics.md.
+"""The bias that slopes stand for. How far rounding may take it is told by the largest number that
+it may be made from; the derivation is in docs/numerics.md.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from attnspec.problems.problem import Array, Problem
 
 
 def alibi(problem: Problem, own: Array) -> tuple[Array, Array]:
-    """(B,H,T,S) each, of queries that stand at their own places (T,1) or (B,1,T,1): -slope·|p - j|, and the slope times
-    the larger of p and j.
+    """(B,H,T,S) each, of queries that stand at their own places (T,1) or (B,1,T,1): -slope·|p -
+    j|, and the slope times the larger of p and j.
 
-    What differs by a constant of the row is as good, and some count from the first key: slope·j. So a number as large
-    as the second may be rounded on the way.
+    What differs by a constant of the row is as good, and some count from the first key: slope·j.
+    So a number as large as the second may be rounded on the way.
     """
     slopes = np.asarray(problem.alibi_slopes).astype(np.float64)[..., None, None]
     keys, n = np.arange(problem.sizes.S), problem.sizes

@@ -1,6 +1,5 @@
-"""The words of the spec language that are about slopes.
-
-A probe asks about slopes: what they add, and from which place the distance counts.
+"""Words of the spec language, and a probe's questions, about slopes: what they add, and from which
+place.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from attnspec.vocabulary.transforms.axes import Attention
 
 
 def slopes_as_bias(posed: Attention) -> Attention:
-    """Hand slopes over as the bias that they stand for, added to the given one. No claim where the dtype does not hold
-    it.
+    """Hand slopes over as the bias that they stand for, added to the given one. No claim where the
+    dtype does not hold it.
     """
     problem = posed.one
     if problem.alibi_slopes is None:
@@ -64,14 +63,14 @@ _SLOPES = np.array([1.0, 2.0])
 
 
 def _sloped_problem(asker: Asker, T: int, S: int) -> Problem:
-    """Of even logits, so that the weights are those of the bias alone."""
+    """A problem of even logits, so that the weights are those of the bias alone."""
     problem = asker.make_even(T, S)
     number = np.float64 if asker.dtype is DType.FLOAT64 else np.float32
     return problem.but(alibi_slopes=np.resize(_SLOPES, problem.sizes.H).astype(number))
 
 
 def _weights(slopes: Array, distance: Array) -> Array:
-    """(H,T,S) of slopes (H,) or (H,T) and a distance (T,S)."""
+    """The weights (H,T,S) by slopes (H,) or (H,T) and a distance (T,S)."""
     full = slopes[:, None] if slopes.ndim == 1 else slopes
     return softmax_rows(-full[..., None] * distance)
 
@@ -90,7 +89,7 @@ def _form(asker: Asker) -> Reply:
 
 
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
-    """From where the distance of a query counts."""
+    """Asks from where the distance of a query counts."""
     T, S = asker.fit_lengths(T, S)
     problem = _sloped_problem(asker, T, S)
     seen = asker.ask_output(problem)[..., :S]

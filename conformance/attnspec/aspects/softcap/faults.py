@@ -1,4 +1,4 @@
-"""Softcaps that are lost, taken at the wrong place, or bent the wrong way."""
+"""Faults of softcaps: lost, taken at the wrong place, or bent the wrong way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SoftcapStage(AspectStage):
         return keep(keep(np.tanh(keep(logits / cap))) * cap)
 
     def bend_slope(self, bent: Array, call: KeywordArguments[Array]) -> Array | None:
-        """1 - tanh² (B,H,T,S), from the capped logits; None without a softcap."""
+        """The slope 1 - tanh² (B,H,T,S), of the capped logits; None without a softcap."""
         return None if call.softcap is None else 1 - (bent / bent.dtype.type(call.softcap)) ** 2
 
 
@@ -42,51 +42,53 @@ STAGE = SoftcapStage()
 
 
 def _leave_uncapped(logits: Array, work: PreparedCall) -> Array:
-    """The scaled logits (B,H,T,S), not capped."""
+    """The scaled logits (B,H,T,S) as they are."""
     return logits
 
 
 def _bend_by(bend: Callable[[Array, np.floating], Array]) -> Bend:
-    """A `bend` stage that bends otherwise: of scaled logits (B,H,T,S) and cap."""
+    """A `bend` stage with another function of scaled logits (B,H,T,S) and cap."""
     return lambda logits, work: logits if work.softcap is None else bend(logits, logits.dtype.type(work.softcap))
 
 
 def _with_cap(change: Callable[[float], float | None]) -> Bend:
-    """A `bend` stage with another cap than it was given."""
-    return lambda logits, work: sound.bend(logits, work if work.softcap is None else
-                                          work.but(softcap=change(work.softcap)))
+    """A `bend` stage with another cap."""
+    return lambda logits, work: sound.bend(
+        logits, work if work.softcap is None else work.but(softcap=change(work.softcap)))
 
 
 def _tanh(logits: Array, cap: np.floating) -> Array:
-    """Logits (B,H,T,S) bent as the definition says: tanh(logits / cap) · cap."""
+    """Logits (B,H,T,S), bent as defined: tanh(logits / cap) · cap."""
     return np.tanh(logits / cap) * cap
 
 
 def _rational(logits: Array, cap: np.floating) -> Array:
-    """Logits (B,H,T,S) bent by the continued fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
+    """Logits (B,H,T,S), bent by the continued fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
     u = logits / cap
     return np.clip(u * (27 + u * u) / (27 + 9 * u * u), -1, 1) * cap
 
 
 def _eleven_bits(logits: Array, cap: np.floating) -> Array:
-    """Logits (B,H,T,S) bent by the tanh of a GPU's special function unit, off by up to 2^-11 of itself."""
+    """Logits (B,H,T,S), bent by the tanh of a GPU's special function unit, off by up to 2^-11."""
     return (_tanh(logits, cap) * (1 + 2.0**-11 * np.sin(1000 * logits))).astype(logits.dtype)
 
 
 def _before_scale(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the raw dot products are capped, then scaled."""
+    """Logits (B,H,T,S), whose raw dot products are capped, then scaled."""
     factor = logits.dtype.type(sound.scale(work))
-    return logits if work.softcap is None or factor == 0 else sound.bend(logits / factor, work) * factor
+    if work.softcap is None or factor == 0:
+        return logits
+    return sound.bend(logits / factor, work) * factor
 
 
 def _after_mask(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S); hidden ones are -inf when they come to the cap: -c."""
+    """Logits (B,H,T,S), hidden before they are capped, so that -inf becomes -c."""
     hidden = sound.hide(logits, work)
     return hidden if work.softcap is None else np.maximum(hidden, logits.dtype.type(-work.softcap))
 
 
 def _after_causal(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the caller's mask follows the cap; what hides keys by their place is laid on before."""
+    """Logits (B,H,T,S), hidden by place before they are capped, and by the mask behind it."""
     if work.softcap is None:
         return sound.hide(logits, work)
     early = sound.past(work) & sound.near(work)
@@ -95,14 +97,14 @@ def _after_causal(logits: Array, work: PreparedCall) -> Array:
 
 
 def _after_maximum(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): what is capped is the distance from the row's maximum."""
+    """Weights (B,H,T,S), with a cap on the distance from the row's maximum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(top), 0, top)
     return sound.normalise(np.where(np.isneginf(logits), 0, np.exp(sound.bend(shifted, work))))
 
 
 def _padding_counted(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): the last block of 16 is filled up with -inf before the cap, which makes -c of it."""
+    """Weights (B,H,T,S), padding of the last block capped from -inf to -c."""
     padding = -work.shape[3] % BLOCK
     if work.softcap is None or not padding:
         return sound.softmax(logits, work)
@@ -116,12 +118,12 @@ def _first_block_only(logits: Array, work: PreparedCall) -> Array:
 
 
 def _uncapped_in_last(size: int) -> Change:
-    """The softcap is left out in the last block of keys."""
+    """A `bend` stage that leaves out the cap in the last block of keys."""
     return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
 
 
 def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): the slope at the capped logits plus the bias."""
+    """The slope (B,H,T,S) at the capped logits plus the bias."""
     return 1 - np.tanh(known.logits / known.logits.dtype.type(known.taken.call.softcap)) ** 2
 
 

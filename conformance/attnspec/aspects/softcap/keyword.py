@@ -9,7 +9,7 @@ from attnspec.core.keyword import GROWN_FROM, Acts, Keyword, Saying, Values, rea
 
 
 def _read(text: str) -> float:
-    """A cap as a recipe writes it. Raises ValueError where it is not above 0."""
+    """The cap that a recipe writes. Raises ValueError if it is not above 0."""
     cap = read_number("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
@@ -17,14 +17,14 @@ def _read(text: str) -> float:
 
 
 def _check(cap: float) -> float:
-    """A cap as YAML gives it. Raises SpecError where it is not above 0."""
+    """The cap that YAML gives. Raises SpecError if it is not above 0."""
     if cap <= 0:
         raise SpecError(f"a softcap is above 0, not {cap:g}.")
     return float(cap)
 
 
 def _grow(cap: float, keys: int) -> float:
-    """A power of two higher for every four times as many keys: the largest of more logits is larger."""
+    """The cap for more keys: twice as high for four times as many, since the largest logit grows."""
     return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
 
 

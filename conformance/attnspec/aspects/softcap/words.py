@@ -1,6 +1,5 @@
-"""The words of the spec language that are about a softcap.
-
-A probe asks about a softcap: how it bends, and whether it bends the bias, too.
+"""A word of the spec language, and a probe's questions, about a softcap: how it bends, and whether
+it bends a bias.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CAP = 2.0
 
 
 def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
-    """The plain answer tells the logits, up to a constant that the slope makes 0."""
+    """Asks what a softcap does; the plain answer tells the logits but for a constant."""
     plain, bias = _steep(asker), np.tile([0.0, 3.0, 0.0, 0.0], (4, 1))
     with np.errstate(all="ignore"):
         logits = np.log(asker.ask_output(plain)[:1, :1, :, :4])
@@ -43,10 +42,11 @@ def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
     added = bias if with_bias else 0.0
     posed = plain.but(softcap=_CAP, bias=asker.as_bias(bias, plain) if with_bias else None)
     seen = asker.ask_output(posed)[..., :4]
-    return name_candidate(seen, {"capped": softmax_rows(_cap_logits(logits) + added),
-                                 "capped_with_bias": softmax_rows(_cap_logits(logits + added)),
-                                 "clipped": softmax_rows(np.clip(logits, -_CAP, _CAP) + added),
-                                 "ignored": softmax_rows(logits + added)})
+    return name_candidate(seen, {
+        "capped": softmax_rows(_cap_logits(logits) + added),
+        "capped_with_bias": softmax_rows(_cap_logits(logits + added)),
+        "clipped": softmax_rows(np.clip(logits, -_CAP, _CAP) + added),
+        "ignored": softmax_rows(logits + added)})
 
 
 def _steep(asker: Asker) -> Problem:
@@ -55,7 +55,7 @@ def _steep(asker: Asker) -> Problem:
 
 
 def _cap_logits(logits: Array) -> Array:
-    """Logits (B,H,T,S) under the softcap of the question."""
+    """Logits (B,H,T,S) under the cap of the question."""
     return np.asarray(_CAP * np.tanh(logits / _CAP))
 
 

@@ -1,4 +1,4 @@
-"""Windows that are lost, a key too wide, one-sided, or laid along the wrong diagonal."""
+"""Faults of windows: lost, a key too wide, one-sided, or laid along the wrong diagonal."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Near = Callable[[PreparedCall], Array]
 
 
 def _lie_within(ahead: Array, window: Window) -> Array:
-    """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
+    """Which keys are in the window, by how far `ahead` they lie, (T,S) or (B,1,T,S)."""
     left, right = window
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
 
 
 def within_window(T: int, S: int, window: Window, shift: int = 0) -> Array:
-    """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
+    """Query i sees the keys i + shift - left … i + shift + right: (T,S); None is no bound."""
     return _lie_within(np.arange(S) - np.arange(T)[:, None] - shift, window)
 
 
@@ -65,67 +65,69 @@ STAGE = WindowStage()
 
 
 def _with_window(change: Callable[[Window], Window]) -> Near:
-    """A `near` stage that heeds another window than it was given."""
+    """A `near` stage with another window."""
     return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
 
 
 def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
-    """A `near` stage with other bounds, (T,S), where there is a window."""
+    """A `near` stage with other bounds, (T,S), if there is a window."""
     return lambda work: sound.near(work) if work.window is None else make(*work.shape[2:], work.window)
 
 
 def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
-    return (None if window[0] is None else max(window[0] + left, 0),
-            None if window[1] is None else max(window[1] + right, 0))
+    before, after = window
+    return (None if before is None else max(before + left, 0), None if after is None else max(after + right, 0))
 
 
 def _over_zero_in_window(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); where a window hides keys, a row is divided by its sum even if that is 0."""
+    """Weights (B,H,T,S) divided by the row's sum, even if that is 0, if there is a window."""
     return sound.softmax(logits, work) if work.window is None else over_zero(logits, work)
 
 
 def _from_first(work: PreparedCall) -> Array:
-    """(T,S): queries count from the first key, past or not."""
+    """The keys in the window, (T,S), with queries counted from the first key, past or not."""
     return sound.near(work.but(start=0))
 
 
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
-    """(T,S): the bounds of the first row of each group of four, for all of them."""
+    """The keys in the window, (T,S), of the first of each group of four queries."""
     return within_window(T, S, window)[np.arange(T) // step * step]
 
 
 def _blocks_of_4(T: int, S: int, window: Window) -> Array:
-    """(T,S): a block of four keys is seen whole where any of it is."""
+    """The keys in the window, (T,S), in whole blocks of four."""
     near = within_window(T, S, window)
     padded = np.pad(near, [(0, 0), (0, -S % 4)]).reshape(T, -1, 4)
     return np.repeat(padded.any(axis=-1), 4, axis=-1)[:, :S]
 
 
 def _ring(T: int, S: int, window: Window) -> Array:
-    """(T,S): the sequence is taken for a ring: the first queries see its end."""
+    """The keys in the window, (T,S), of a ring: the first queries see the end."""
     return within_window(T, S, window) | within_window(T, S, window, shift=S)
 
 
 def _left_on(work: PreparedCall, width: int = 32) -> Array:
-    """(T,S): under the causal flag, a query sees itself and the width - 1 keys before it."""
+    """The keys that a query sees under the causal flag, (T,S): itself and the width - 1 before."""
     return sound.past(work) & (within_window(*work.shape[2:], (width - 1, 0)) | (not work.causal))
 
 
-def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
-    """Edges of a window that are moved: `left` and `right` of the exact ones, (T,1), and the size."""
-    def near(work: PreparedCall, size: int) -> Array:
-        """(T,S): what the window allows with its edges moved."""
+def _move_edges(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
+    """A window with other edges: `left` and `right` of the exact ones, (T,1), and the size."""
+    def allowed_keys(work: PreparedCall, size: int) -> Array:
+        """What the window allows with these edges, (T,S)."""
         _, _, T, S = work.shape
-        (before, after), row, column = work.window or (None, None), np.arange(T)[:, None], np.arange(S)
-        seen = np.ones((T, S), bool)
+        before, after = work.window or (None, None)
+        row, column, allowed = np.arange(T)[:, None], np.arange(S), np.ones((T, S), bool)
         if before is not None:
-            seen &= column >= left(row - before, size)
-        return seen if after is None else seen & (column <= right(row + after, size))
-    return lambda size: {"near": lambda work: near(work, size)}
+            allowed &= column >= left(row - before, size)
+        if after is not None:
+            allowed &= column <= right(row + after, size)
+        return allowed
+    return lambda size: {"near": lambda work: allowed_keys(work, size)}
 
 
 def _exact(edge: Array, size: int) -> Array:
-    """(T,1): the edge as it should be."""
+    """The edge (T,1) as it should be."""
     return edge
 
 
@@ -211,34 +213,36 @@ _LEFT_ON = (
 
 
 def _in_ring(change: Callable[[int, CacheContent, PreparedCall, Array], Array]) -> Callable[[], Attend]:
-    """A maker of decoders that see other keys (T,S) behind a cache where the window has a left bound. They follow from
-    the number of slots of the ring, what is held, the call, and the keys in the window.
+    """A maker of decoders that see other keys (T,S) behind a cache, where the window has a left
+    bound.
+
+    change: of the ring's number of slots, what is held, the call, and the keys in the window.
     """
-    def behind(held: CacheContent) -> dict[str, Any]:
-        def near(work: PreparedCall) -> Array:
-            """(T,S)."""
+    def behind_cache(held: CacheContent) -> dict[str, Any]:
+        def visible_keys(work: PreparedCall) -> Array:
+            """The keys that each query sees, (T,S)."""
             left, _ = work.window or (None, None)
-            right_ones = sound.near(work)
-            return right_ones if left is None else change(left + 1, held, work, right_ones)
-        return {"near": near}
-    return decoder(behind=behind)
+            visible = sound.near(work)
+            return visible if left is None else change(left + 1, held, work, visible)
+        return {"near": visible_keys}
+    return decoder(behind=behind_cache)
 
 
 def _chunk_overwrites(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the keys of a chunk stand in the ring before its first query looks."""
+    """The keys that queries see, (T,S), if a chunk is in the ring before the first query looks."""
     places = np.arange(work.shape[3])
     return near & ((places > work.shape[3] - 1 - ring) | (places >= held.count))
 
 
 def _clamp_to_ring(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
+    """The keys that queries see, (T,S), if a full ring has new keys written over the last."""
     places = np.arange(work.shape[3])
     in_ring = (places < ring - 1) | (places == held.count - 1) | (places >= held.count)
     return in_ring & np.ones_like(near) if held.count > ring else near
 
 
 def _whole_chunk(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): each query sees all that the window of its chunk's first query holds."""
+    """The keys that queries see, (T,S), if each sees what the first of its chunk sees."""
     return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
 
 
@@ -290,9 +294,9 @@ _FAMILIES = (
 )
 
 _MECHANISMS: Mapping[str, Mechanism] = {
-    "the window begins with its block": _window(lambda edge, size: edge // size * size, _exact),
-    "the window begins with the next block": _window(lambda edge, size: -(-edge // size) * size, _exact),
-    "the window ends with its block": _window(_exact, lambda edge, size: edge // size * size + size - 1),
+    "the window begins with its block": _move_edges(lambda edge, size: edge // size * size, _exact),
+    "the window begins with the next block": _move_edges(lambda edge, size: -(-edge // size) * size, _exact),
+    "the window ends with its block": _move_edges(_exact, lambda edge, size: edge // size * size + size - 1),
     "the window is left out": lambda _: {"near": lambda work: np.ones(work.shape[2:], bool)},
 }
 

@@ -14,7 +14,7 @@ _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has
 
 
 def _misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
-    """What of a window a function with these limits cannot take. Under the causal flag the right is moot."""
+    """Why a function with these limits cannot take a window; causal ones ignore the right."""
     sides = window[:1] if limits.window_needs_causal else window
     if limits.window_needs_causal and not causal:
         return "a window only together with the causal flag"
@@ -28,12 +28,12 @@ def _misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
 
 
 def _write(window: Window) -> str:
-    """`2+1`; `3+-` has no bound on the right."""
+    """A window as a recipe writes it: `2+1`; `3+-` has no bound on the right."""
     return "+".join("-" if side is None else str(side) for side in window)
 
 
 def _read(text: str) -> Window:
-    """A window as a recipe writes it. Raises ValueError for anything else."""
+    """The window that a recipe writes. Raises ValueError for any other text."""
     sides = text.split("+")
     if len(sides) != 2 or not all(re.fullmatch(r"-|\d{1,6}", side, re.ASCII) for side in sides):
         raise ValueError(f"window should read left+right, as 2+1 or 3+- (no bound on the right), not {text!r}")
@@ -42,7 +42,7 @@ def _read(text: str) -> Window:
 
 
 def _check(window: Window) -> Window:
-    """A window as YAML gives it. Raises SpecError where a side is negative, or wider than a recipe has room for."""
+    """The window that YAML gives. Raises SpecError if a side is negative or too wide."""
     for side in window:
         if side is not None and not 0 <= side <= _WIDEST:
             raise SpecError(f"a window reaches from 0 to {_WIDEST} keys to a side, not {side}; null means no bound.")
@@ -51,20 +51,20 @@ def _check(window: Window) -> Window:
 
 
 def _grow(window: Window, keys: int) -> Window:
-    """Reaches so much longer as there are more keys than a few, and a little less round."""
+    """The window for more keys: it reaches so much further, and a little less than round."""
     times = max(1, keys // GROWN_FROM)
     left, right = (side if side is None else side * times - (side > 1) * (times > 1) for side in window)
     return left, right
 
 
 def _scale(window: Window, share: float) -> Window:
-    """The same window where there are `share` times as many keys."""
+    """The window for `share` times as many keys."""
     left, right = (side if side is None or side <= _NARROW else max(_NARROW, round(side * share)) for side in window)
     return left, right
 
 
 def _reach(side: int) -> Callable[[Window], float]:
-    """How far a window reaches to a side, 0 being the left; infinitely far without bound."""
+    """How far a window reaches to one side, 0 being the left; without bound, infinitely far."""
     return lambda window: math.inf if window[side] is None else float(window[side] or 0)
 
 

@@ -1,4 +1,4 @@
-"""The window in numbers: which keys are near enough. It hides keys and does nothing else, so no bound knows it."""
+"""The mathematics of the window: it hides keys and does nothing else, so no bound knows it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from attnspec.problems.problem import Array, Problem
 
 
 class WindowMathematics(Mathematics):
-    """A window bounds what is seen, whether or not there is a mask or a causal flag."""
+    """A window bounds what is seen, with or without a mask or a causal flag."""
 
     def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
-        """(T,S) or (B,1,T,S): the keys that lie no further behind, and no further `ahead`, than the window reaches."""
+        """The keys in the window, (T,S) or (B,1,T,S); None without a window."""
         if problem.window is None:
             return None
         left, right = problem.window

@@ -1,5 +1,7 @@
-"""All families of faults that show at certain sizes, by name: at numbers of queries and keys, with a mask, a bias or
-the causal flag, at head widths, batches, numbers of heads and groups.
+"""All families of faults that show at certain sizes, by name.
+
+The sizes are numbers of queries and keys, head widths, batches, numbers of heads and groups; some
+families need a mask, a bias or the causal flag.
 """
 
 from __future__ import annotations

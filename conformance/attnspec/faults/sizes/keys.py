@@ -1,5 +1,8 @@
-"""Keys in blocks and in splits: tails lost or counted, sums not rescaled, partial results merged wrongly; masks, biases
-and the causal flag in tiles: read from the wrong place, or left out of a tile.
+"""Mechanisms of faults at certain sizes, of keys, masks, biases and the causal flag.
+
+Keys come in blocks and splits: tails are lost or counted, sums are not rescaled, partial results
+are merged wrongly. Masks, biases and the causal flag come in tiles: they are read from the wrong
+place, or left out of a tile.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ def _weigh_keys(logits: Array, times: Array) -> Array:
 
 
 def _count_keys(times: Callable[[int, int], Array]) -> Mechanism:
-    """Keys that count otherwise than once: `times` of S and the size, (S,)."""
+    """Keys that do not count once but `times`, (S,), given S and the size."""
     def change(size: int) -> Change:
         return lambda logits, work: _weigh_keys(logits, times(work.shape[3], size))
     return each_by("softmax", change)
 
 
 def _lose_keys(is_lost: Callable[[int, int], Array]) -> Mechanism:
-    """Keys that are never reached, as `is_lost` of S and the size says, (S,)."""
+    """Keys that are never reached: `is_lost`, (S,), given S and the size."""
     def change(size: int) -> Change:
         def softmax(logits: Array, work: PreparedCall) -> Array:
             """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
@@ -40,18 +43,18 @@ def _lose_keys(is_lost: Callable[[int, int], Array]) -> Mechanism:
 
 
 def _beyond_queries(_size: int) -> Change:
-    """One length serves for queries and keys."""
+    """The number of queries is taken for that of the keys."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at keys from number T on."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), 0 at keys from number T on."""
         kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
         return sound.softmax(kept.astype(logits.dtype), work)
     return softmax
 
 
 def _padding_counted(size: int) -> Change:
-    """Keys of zeros fill the last block, and their logit is 0."""
+    """Keys of zeros, whose logit is 0, fill up the last block."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), with the logits of the padding in the sums."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), with the padding in the sums."""
         S = work.shape[3]
         filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
         return sound.normalise(sound.exponentials(filled))[..., :S]
@@ -59,14 +62,14 @@ def _padding_counted(size: int) -> Change:
 
 
 def _never_at_second(factor: Array, number: int) -> Array:
-    """The rescale factor (B,H,T,1) of a block, ones at the second."""
+    """The rescale factor (B,H,T,1) of a block; ones at the second block."""
     return np.ones_like(factor) if number == 1 else factor
 
 
 def _forgotten_at_last(size: int) -> Change:
-    """The running sum starts anew with the last block."""
+    """The running sum starts anew at the last block."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by the sums of the last block alone."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), divided by the sums of the last block."""
         grown = sound.exponentials(logits)
         total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
         return grown / np.where(total == 0, 1, total)
@@ -74,20 +77,20 @@ def _forgotten_at_last(size: int) -> Change:
 
 
 def _split_softmax(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
-    """Each split's exponentials, (B,H,T,·), under a maximum of its own, and their sums, (B,H,T,1)."""
+    """Each split's exponentials, (B,H,T,·), less its own maximum, and their sums, (B,H,T,1)."""
     parts = [sound.exponentials(logits[..., first:first + size]) for first in range(0, logits.shape[-1], size)]
     return parts, [part.sum(axis=-1, keepdims=True) for part in parts]
 
 
 def _without_maxima(size: int) -> Change:
-    """Partial results are merged by their sums, though each has its own maximum subtracted."""
+    """Splits are merged by their sums alone; each has its own maximum taken off."""
     return lambda logits, _: sound.normalise(np.concatenate(_split_softmax(logits, size)[0], axis=-1))
 
 
 def _average_splits(size: int) -> Change:
-    """Each split is normalised by itself, and the splits that see a key are averaged."""
+    """Each split is normalised alone, and the splits that see a key are averaged."""
     def softmax(logits: Array, _: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), over the number of splits that see a key."""
         parts, sums = _split_softmax(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
         return np.concatenate([*map(sound.normalise, parts)], axis=-1) / count
@@ -95,9 +98,9 @@ def _average_splits(size: int) -> Change:
 
 
 def _last_split_wins(size: int) -> Change:
-    """The second pass keeps the last split alone, wherever that one sees a key."""
+    """The second pass keeps the last split alone, if it sees a key."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), of the last split alone in rows that see a key there."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), of the last split if it sees a key."""
         is_last = in_last(work.shape[3], size)
         sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
         return sound.softmax(np.where(sees & ~is_last, -np.inf, logits).astype(logits.dtype), work)
@@ -105,9 +108,9 @@ def _last_split_wins(size: int) -> Change:
 
 
 def _sum_in_bfloat16(size: int) -> Change:
-    """The running sum is stored in bfloat16 after each block: it stands still once blocks are small beside it."""
+    """The running sum is bfloat16: it stands still once blocks are small beside it."""
     def softmax(logits: Array, _: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by sums that were rounded after each block."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), divided by sums rounded after each block."""
         grown = sound.exponentials(logits)
         total = np.zeros_like(grown[..., :1])
         for first in range(0, grown.shape[-1], size):
@@ -118,9 +121,9 @@ def _sum_in_bfloat16(size: int) -> Change:
 
 
 def _base_two_in_last(size: int) -> Change:
-    """2^x for e^x in the last block, which has a code path of its own."""
+    """The last block, which has a code path of its own, has 2^x for e^x."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), powers of two in the last block before they are divided."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), powers of 2 in the last block."""
         top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
         shifted = logits - np.where(np.isneginf(top), 0, top)
         tail = in_last(work.shape[3], size)
@@ -129,37 +132,37 @@ def _base_two_in_last(size: int) -> Change:
 
 
 def _unscaled_in_last(size: int) -> Callable[[PreparedCall, float], Array]:
-    """Logits (B,H,T,S) without the scale in the last block, which has a code path of its own."""
+    """The last block, which has a code path of its own, has no scale."""
     def logits(work: PreparedCall, factor: float) -> Array:
-        """(B,H,T,S): scaled by the factor, but for the last block of keys."""
+        """Logits (B,H,T,S), scaled but for the last block of keys."""
         scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
         return np.where(in_last(work.shape[3], size), plain, scaled)
     return logits
 
 
 def _values_by(order: Callable[[int, int], Array]) -> Mechanism:
-    """Weights meet the values of other keys: `order` of S and the size, (S,)."""
+    """Weights meet the values of other keys: `order`, (S,), given S and the size."""
     def change(size: int) -> Change:
         return lambda weights, work: weights @ work.value[:, :, order(work.shape[3], size)]
     return each_by("mix", change)
 
 
 def _both(change: Callable[[int], Callable[[Array, int], Array]]) -> Mechanism:
-    """What is wrong with keys and values alike, (B,Hkv,S,·) -> (B,H,S,·)."""
-    def replaced(size: int) -> Replaced:
+    """One change for keys and values, (B,Hkv,S,·) -> (B,H,S,·)."""
+    def replace_groups(size: int) -> Replaced:
         return {"group_key": change(size), "group_value": change(size)}
-    return replaced
+    return replace_groups
 
 
 def _wrapping(size: int) -> Callable[[Array, int], Array]:
-    """(B,Hkv,S,·) -> (B,H,S,·): the number of a key wraps: key `size` is key 0 again."""
+    """(B,Hkv,S,·) -> (B,H,S,·): a key's number wraps, so that key `size` is key 0 again."""
     return lambda array, H: sound.group(array[:, :, np.arange(array.shape[2]) % size], H)
 
 
 def _last_of_next_head(size: int) -> Callable[[Array, int], Array]:
-    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read one head on."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the next head."""
     def group(array: Array, H: int) -> Array:
-        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each head that of the next."""
+        """(B,Hkv,S,·) -> (B,H,S,·), each last block of the next head."""
         grouped = sound.group(array, H)
         return np.where(in_last(array.shape[2], size)[:, None], np.roll(grouped, -1, axis=1), grouped)
     return group
@@ -168,7 +171,7 @@ def _last_of_next_head(size: int) -> Callable[[Array, int], Array]:
 def _last_of_first_batch(size: int) -> Callable[[Array, int], Array]:
     """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the first batch entry."""
     def group(array: Array, H: int) -> Array:
-        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each batch entry that of the first."""
+        """(B,Hkv,S,·) -> (B,H,S,·), each last block of the first batch entry."""
         grouped = sound.group(array, H)
         return np.where(in_last(array.shape[2], size)[:, None], grouped[:1], grouped)
     return group
@@ -214,20 +217,20 @@ Table = Callable[[Array, int], Array]
 
 
 def _of_mask(change: Table) -> Mechanism:
-    """A mask that is read wrongly."""
+    """A mask that is misread."""
     return lambda size: {"masked": sound.with_mask(lambda mask, _: change(mask, size))}
 
 
 def _of_bias(change: Table) -> Mechanism:
-    """A bias that is read wrongly. What it hides by -inf stays hidden."""
+    """A bias that is misread; what it hides by -inf stays hidden."""
     def add(logits: Array, work: PreparedCall, size: int) -> Array:
-        """Logits (B,H,T,S) with the bias added as it is misread; untouched where there is none."""
+        """Logits (B,H,T,S) plus the bias as it is misread."""
         return logits if work.bias is None else logits + change(work.bias, size).astype(logits.dtype)
     return lambda size: {"add_bias": lambda logits, work: add(logits, work, size)}
 
 
 def _stride_rounded_up(table: Array, size: int) -> Array:
-    """(B,H,T,S): rows are whole blocks of the size long to the reader, not in memory; past a head's end all is 0."""
+    """A table (B,H,T,S) read as if its rows were padded to whole blocks; 0 behind a head's end."""
     B, H, T, S = table.shape
     stride = -(-S // size) * size
     memory = np.pad(table.reshape(B * H, T * S), [(0, 0), (0, T * (stride - S))])
@@ -235,7 +238,7 @@ def _stride_rounded_up(table: Array, size: int) -> Array:
 
 
 def _tiles_transposed(table: Array, size: int) -> Array:
-    """(B,H,T,S): whole tiles are read with rows and columns exchanged."""
+    """A table (B,H,T,S) whose whole tiles have rows and columns exchanged."""
     B, H, T, S = table.shape
     rows, columns = T // size, S // size
     whole = table[:, :, :rows * size, :columns * size].reshape(B, H, rows, size, columns, size)
@@ -245,27 +248,27 @@ def _tiles_transposed(table: Array, size: int) -> Array:
 
 
 def _of_first(axis: int) -> Table:
-    """The first along an axis serves all."""
+    """A table whose first entry along an axis serves for all."""
     return lambda table, _: np.broadcast_to(np.take(table, [0], axis=axis), table.shape)
 
 
 def _wrapped_places(axis: int) -> Table:
-    """The number of a row or column wraps at the size."""
+    """A table whose row or column numbers wrap at the size."""
     return lambda table, size: np.take(table, np.arange(table.shape[axis]) % size, axis=axis)
 
 
 def _left_out(table: Array, size: int) -> Array:
-    """(B,H,T,S): a mask that hides nothing, a bias that adds nothing."""
+    """A table (B,H,T,S) without effect: a mask that hides nothing, a bias that adds nothing."""
     return np.ones_like(table) if table.dtype == bool else np.zeros_like(table)
 
 
 def _left_out_in_last(table: Array, size: int) -> Array:
-    """(B,H,T,S): the same in the last block of keys alone."""
+    """A table (B,H,T,S) without effect in the last block of keys."""
     return np.where(in_last(table.shape[-1], size), _left_out(table, size), table)
 
 
 def _whole_blocks(table: Array, size: int) -> Array:
-    """(B,H,T,S): a block of keys is seen as a whole where one of them is."""
+    """A mask (B,H,T,S) that shows a whole block of keys if one of them is visible."""
     S = table.shape[-1]
     padded = np.pad(table, [(0, 0)] * 3 + [(0, -S % size)])
     blocks = padded.reshape(*table.shape[:-1], -1, size).any(axis=-1)
@@ -273,24 +276,26 @@ def _whole_blocks(table: Array, size: int) -> Array:
 
 
 def _causal(seen: Callable[[Array, Array, int, PreparedCall], Array]) -> Mechanism:
-    """What the causal flag allows instead: of rows (T,1) and columns (S,), the size and the call, (T,S)."""
+    """Another causal flag: what `seen` allows of rows (T,1), columns (S,), the size and the call, (T,S)."""
     def past(work: PreparedCall, size: int) -> Array:
-        """(T,S): what `seen` says where the call is causal; everything where it is not."""
+        """What is allowed, (T,S); everything if the call is not causal."""
+        if not work.causal:
+            return sound.past(work)
         _, _, T, S = work.shape
-        return seen(np.arange(T)[:, None], np.arange(S), size, work) if work.causal else sound.past(work)
+        return seen(np.arange(T)[:, None], np.arange(S), size, work)
     return lambda size: {"past": lambda work: past(work, size)}
 
 
 def _short_of_last_tile(row: Array, column: Array, size: int, work: PreparedCall) -> Array:
-    """(T,S): rows of the last tile stop where the tile begins."""
+    """The keys that rows see, (T,S), if rows of the last tile stop where the tile begins."""
     first = last_block(work.shape[2], size)
     return (column <= row) & ((row < first) | (column < first))
 
 
 def _nan_of_future(size: int) -> Change:
-    """Rows of a tile whose last block of keys, half as long again as the tile, lies all in their future."""
+    """The last block of keys, longer than a tile of rows, lies in the future of some rows."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), NaN in the rows whose last block lies in their future."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), NaN in these rows."""
         _, _, T, S = work.shape
         row, block = np.arange(T), size * 3 // 2
         last = last_block(np.minimum(row // size * size + size, S), block)

@@ -1,5 +1,6 @@
-"""Query rows in blocks, entries and heads on a grid, features and columns in tiles: what nobody writes, what is written
-twice or in another's place, numbers that wrap, what is read from the padding.
+"""Mechanisms of faults at certain sizes, of rows, batch entries, heads, features and columns.
+
+Some are never written, or hold others; numbers wrap; padding is read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from attnspec.faults.staged_work import (
 )
 from attnspec.problems.problem import Array
 
+Places = Callable[[int, int], Array]
+"""Of an axis's length and the mechanism's size: one entry for each place along the axis, (n,)."""
+
 
 def _zero(is_lost: Callable[[PreparedCall, int], Array]) -> Mechanism:
     """Entries of the output that are never written: `is_lost` broadcasts against (B,H,T,Dv)."""
@@ -29,33 +33,49 @@ def _zero(is_lost: Callable[[PreparedCall, int], Array]) -> Mechanism:
     return each_by("finish", change)
 
 
-def _rows(is_lost: Callable[[int, int], Array]) -> Mechanism:
-    """Rows that are never written: `is_lost` of T and the size, (T,)."""
-    return _zero(lambda work, size: is_lost(work.shape[2], size)[:, None])
-
-
-def _order_rows(order: Callable[[int, int], Array]) -> Mechanism:
-    """Rows that hold other rows: `order` of T and the size, (T,)."""
+def _zero_along(axis: int, is_lost: Places) -> Mechanism:
+    """Entries along an axis of the output (B,H,T,Dv) that are never written."""
     def change(size: int) -> Change:
-        return lambda output, work: output[:, :, order(work.shape[2], size)]
+        def finish(output: Array, _: PreparedCall) -> Array:
+            """The output (B,H,T,Dv) with 0 in these entries."""
+            lost = is_lost(output.shape[axis], size).reshape(-1, *[1] * (output.ndim - 1 - axis))
+            return np.where(lost, 0, output).astype(output.dtype)
+        return finish
     return each_by("finish", change)
 
 
-def _last_two_swapped(T: int, size: int) -> Array:
-    """(T,), or (H,), as many as there are: the last two in each other's place."""
-    return np.array([*range(T - 2), T - 1, T - 2])
+def _reorder_along(axis: int, order: Places) -> Mechanism:
+    """Entries along an axis of the output (B,H,T,Dv) that hold other entries."""
+    def change(size: int) -> Change:
+        return lambda output, _: np.take(output, order(output.shape[axis], size), axis=axis)
+    return each_by("finish", change)
+
+
+def _last_two_swapped(count: int, size: int) -> Array:
+    """The order, (n,), in which the last two entries stand in each other's place."""
+    return np.array([*range(count - 2), count - 1, count - 2])
+
+
+def _wrapping(count: int, size: int) -> Array:
+    """The order, (n,), in which an entry's number wraps at the size."""
+    return np.arange(count) % size
+
+
+def _lie_beyond(count: int, size: int) -> Array:
+    """Which of so many entries lie beyond the size, (n,)."""
+    return np.arange(count) >= size
 
 
 def _tail_of_last_head(work: PreparedCall, size: int) -> Array:
-    """(H,T,1): the rows of the last block, in the last head."""
+    """The rows of the last block of the last head, (H,T,1)."""
     _, H, T, _ = work.shape
     return ((np.arange(H) == H - 1)[:, None] & in_last(T, size))[..., None]
 
 
 def _corner(size: int) -> Change:
-    """One entry of each head, the first of the second tile, has the wrong sign and twice its size."""
+    """The first entry of the second tile, in each head, is multiplied by -2."""
     def finish(output: Array, _: PreparedCall) -> Array:
-        """The output (B,H,T,Dv) with that entry of each head times -2."""
+        """The output (B,H,T,Dv), with that entry changed."""
         wrong = output.copy()
         wrong[:, :, size, 0] *= -2
         return wrong
@@ -63,7 +83,7 @@ def _corner(size: int) -> Change:
 
 
 def _one_entry(size: int) -> Change:
-    """A single entry of the whole output, in the last row of the last head, is never written."""
+    """A single entry of the output, in the last row of the last head, is never written."""
     def finish(output: Array, _: PreparedCall) -> Array:
         """The output (B,H,T,Dv) with 0 in that entry."""
         wrong = output.copy()
@@ -75,16 +95,16 @@ def _one_entry(size: int) -> Change:
 def _skip_division(size: int) -> Change:
     """Rows of the last block are not divided by their sums."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), exponentials still in rows of the last block."""
+        """Weights (B,H,T,S) of logits (B,H,T,S); the last block's rows are exponentials still."""
         grown = sound.exponentials(logits)
         return np.where(in_last(work.shape[2], size)[:, None], grown, sound.normalise(grown))
     return softmax
 
 
 def _sum_of_row_before(size: int) -> Change:
-    """Rows of the last block are divided by the sum of the row before each."""
+    """Rows of the last block are divided by the sum of the row before them."""
     def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S) -> weights (B,H,T,S), rows of the last block divided by their neighbours' sums."""
+        """Weights (B,H,T,S) of logits (B,H,T,S), the last block's rows by others' sums."""
         grown = sound.exponentials(logits)
         total = grown.sum(axis=-1, keepdims=True)
         used = np.where(in_last(work.shape[2], size)[:, None], np.roll(total, 1, axis=2), total)
@@ -93,17 +113,17 @@ def _sum_of_row_before(size: int) -> Change:
 
 
 ROWS: Mapping[str, Mechanism] = {
-    "rows of the last block are zero": _rows(in_last),
-    "rows beyond the first tile are zero": _rows(lambda T, size: np.arange(T) >= size),
-    "the last row of each tile is zero": _rows(lambda T, size: np.arange(T) % size == size - 1),
+    "rows of the last block are zero": _zero_along(2, in_last),
+    "rows beyond the first tile are zero": _zero_along(2, _lie_beyond),
+    "the last row of each tile is zero": _zero_along(2, lambda T, size: np.arange(T) % size == size - 1),
     "rows beyond the keys are zero": _zero(lambda work, _: (np.arange(work.shape[2]) >= work.shape[3])[:, None]),
     "rows of the last block of the last head are zero": _zero(_tail_of_last_head),
-    "rows of the last block repeat the row before": _order_rows(
-        lambda T, size: np.minimum(np.arange(T), last_block(T, size) - 1)),
-    "rows of the last block are of the block before": _order_rows(
-        lambda T, size: np.where(in_last(T, size), np.arange(T) - size, np.arange(T))),
-    "a row's number wraps": _order_rows(lambda T, size: np.arange(T) % size),
-    "the last two rows change places": _order_rows(_last_two_swapped),
+    "rows of the last block repeat the row before": _reorder_along(
+        2, lambda T, size: np.minimum(np.arange(T), last_block(T, size) - 1)),
+    "rows of the last block are of the block before": _reorder_along(
+        2, lambda T, size: np.where(in_last(T, size), np.arange(T) - size, np.arange(T))),
+    "a row's number wraps": _reorder_along(2, _wrapping),
+    "the last two rows change places": _reorder_along(2, _last_two_swapped),
     "the corner of the second tile is wrong": each_by("finish", _corner),
     "one entry is zero": each_by("finish", _one_entry),
     "rows of the last block are not divided": each_by("softmax", _skip_division),
@@ -111,19 +131,8 @@ ROWS: Mapping[str, Mechanism] = {
 }
 
 
-Order = Callable[[int, int], Array]
-"""Which of so many entries stands in the place of each, given the size."""
-
-
-def _entries(axis: int, order: Order) -> Mechanism:
-    """Entries along the batch (0) or the heads (1) that hold other entries."""
-    def change(size: int) -> Change:
-        return lambda output, _: np.take(output, order(output.shape[axis], size), axis=axis)
-    return each_by("finish", change)
-
-
-def _slices(order: Order) -> Mechanism:
-    """Head slices, (B·H) in one line, that hold other slices."""
+def _slices(order: Places) -> Mechanism:
+    """Slices, all B·H heads of the batch in one line, that hold other slices."""
     def change(size: int) -> Change:
         def finish(output: Array, _: PreparedCall) -> Array:
             """The output (B,H,T,Dv) with its slices in another order."""
@@ -133,118 +142,91 @@ def _slices(order: Order) -> Mechanism:
     return each_by("finish", change)
 
 
-def _slices_zero(is_lost: Order) -> Mechanism:
-    """Head slices, (B·H) in one line, that are never written."""
-    def change(size: int) -> Change:
-        def finish(output: Array, work: PreparedCall) -> Array:
-            """The output (B,H,T,Dv) with 0 in the slices that are lost."""
-            B, H, _, _ = work.shape
-            lost = np.broadcast_to(is_lost(B * H, size), (B * H,)).reshape(B, H, 1, 1)
-            return np.where(lost, 0, output).astype(output.dtype)
-        return finish
-    return each_by("finish", change)
-
-
-def _heads_zero(is_lost: Order) -> Mechanism:
-    """Heads that are never written."""
-    def change(size: int) -> Change:
-        return lambda output, work: np.where(
-            is_lost(work.shape[1], size)[:, None, None], 0, output).astype(output.dtype)
-    return each_by("finish", change)
-
-
-def _batches_zero(is_lost: Order) -> Mechanism:
-    """Batch entries that are never written."""
-    def change(size: int) -> Change:
-        return lambda output, work: np.where(
-            is_lost(work.shape[0], size)[:, None, None, None], 0, output).astype(output.dtype)
-    return each_by("finish", change)
+def _slices_zero(is_lost: Places) -> Mechanism:
+    """Slices, all B·H heads of the batch in one line, that are never written."""
+    def lost_slices(work: PreparedCall, size: int) -> Array:
+        """(B,H,1,1): which are lost."""
+        B, H, _, _ = work.shape
+        return is_lost(B * H, size).reshape(B, H, 1, 1)
+    return _zero(lost_slices)
 
 
 def _unfolded_the_other_way(output: Array, _: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), its B·H slices folded batch by batch and unfolded head by head."""
+    """The output (B,H,T,Dv), folded batch by batch and unfolded head by head."""
     B, H, *rest = output.shape
     return output.reshape(H, B, *rest).swapaxes(0, 1)
 
 
 def _dealt_by_group(value: Array, H: int) -> Array:
-    """Values (B,H,S,Dv): heads are dealt with the group's size as modulus and as stride, and some are never met."""
+    """(B,Hkv,S,Dv) -> (B,H,S,Dv): heads in steps of the group's size, so that some are never met."""
     G = H // value.shape[1]
     dealt = np.arange(H) % G * G + np.arange(H) // G
     return np.where(np.isin(np.arange(H), dealt)[:, None, None], sound.group(value, H), 0).astype(value.dtype)
 
 
 def _group_heads(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
-    """Keys and values of other heads: `head_of` of the query heads (H,), of H / Hkv, Hkv and the size, (H,)."""
-    def replaced(size: int) -> Replaced:
+    """Keys and values of other heads: `head_of` query heads (H,), of H / Hkv, Hkv and the size."""
+    def replace_groups(size: int) -> Replaced:
         def group(array: Array, H: int) -> Array:
             """(B,Hkv,S,·) -> (B,H,S,·): the head that `head_of` says, clamped to those there are."""
             Hkv = array.shape[1]
             return array[:, np.clip(head_of(np.arange(H), H // Hkv, Hkv, size), 0, Hkv - 1)]
         return {"group_key": group, "group_value": group}
-    return replaced
+    return replace_groups
 
 
-def _of_batch(order: Order) -> Mechanism:
+def _of_batch(order: Places) -> Mechanism:
     """Keys and values of other batch entries."""
-    def replaced(size: int) -> Replaced:
+    def replace_groups(size: int) -> Replaced:
         def group(array: Array, H: int) -> Array:
             """(B,Hkv,S,·) -> (B,H,S,·): grouped as it should be, of batch entries in another order."""
             return sound.group(array[order(array.shape[0], size)], H)
         return {"group_key": group, "group_value": group}
-    return replaced
+    return replace_groups
 
 
-def _wrapping(count: int, size: int) -> Array:
-    """(B,), (H,) or (B·H,), as many as `count`: the number wraps at the size."""
-    return np.arange(count) % size
-
-
-def _lie_beyond(count: int, size: int) -> Array:
-    """(B,), (H,) or (B·H,), as many as `count`: whether the number lies beyond the size."""
-    return np.arange(count) >= size
-
-
-def _last(count: int, size: int) -> Array:
-    """(B,), (H,) or (B·H,), as many as `count`: whether it is the last."""
+def _is_last(count: int, size: int) -> Array:
+    """Which of so many entries is the last, (n,)."""
     return np.arange(count) == count - 1
 
 
 def _last_from_first(count: int, size: int) -> Array:
-    """(B,), as many as `count`: the last holds the first."""
+    """The order, (n,), in which the last entry holds the first."""
     return np.where(np.arange(count) == count - 1, 0, np.arange(count))
 
 
 GRIDS: Mapping[str, Mechanism] = {
-    "a head's number wraps": _entries(1, _wrapping),
-    "heads beyond the grid are zero": _heads_zero(_lie_beyond),
-    "the last head is zero": _heads_zero(_last),
-    "the last block of heads is zero": _heads_zero(in_last),
-    "the last head repeats the one before": _entries(1, lambda count, _: np.minimum(np.arange(count), count - 2)),
-    "the last two heads change places": _entries(1, _last_two_swapped),
-    "a batch entry's number wraps": _entries(0, _wrapping),
-    "batch entries beyond the grid are zero": _batches_zero(_lie_beyond),
-    "the last batch entry is zero": _batches_zero(_last),
-    "the last batch entry repeats the first": _entries(0, _last_from_first),
+    "a head's number wraps": _reorder_along(1, _wrapping),
+    "heads beyond the grid are zero": _zero_along(1, _lie_beyond),
+    "the last head is zero": _zero_along(1, _is_last),
+    "the last block of heads is zero": _zero_along(1, in_last),
+    "the last head repeats the one before": _reorder_along(
+        1, lambda count, _: np.minimum(np.arange(count), count - 2)),
+    "the last two heads change places": _reorder_along(1, _last_two_swapped),
+    "a batch entry's number wraps": _reorder_along(0, _wrapping),
+    "batch entries beyond the grid are zero": _zero_along(0, _lie_beyond),
+    "the last batch entry is zero": _zero_along(0, _is_last),
+    "the last batch entry repeats the first": _reorder_along(0, _last_from_first),
     "a slice's number wraps": _slices(_wrapping),
     "slices beyond the grid are zero": _slices_zero(_lie_beyond),
-    "the last slice is zero": _slices_zero(_last),
+    "the last slice is zero": _slices_zero(_is_last),
     "slices are unfolded the other way": lambda _: {"finish": _unfolded_the_other_way},
     "keys of a wrapped batch entry": _of_batch(_wrapping),
     "the last batch entry has the keys of the first": _of_batch(_last_from_first),
     "groups are rounded up to a power of two": _group_heads(lambda head, G, *_: head // power_above(G)),
-    "groups are rounded down to a power of two": _group_heads(lambda head, G, *_: head // (power_above(G + 1) // 2)),
+    "groups are rounded down to a power of two": _group_heads(
+        lambda head, G, *_: head // (power_above(G + 1) // 2)),
     "groups have a fixed number of heads": _group_heads(lambda head, _G, _Hkv, size: head // size),
     "groups are tiled": _group_heads(lambda head, _G, Hkv, _size: head % Hkv),
     "heads are assigned by the size of a group": lambda _: {"group_value": _dealt_by_group},
-    "the last of a group has the next group's keys": _group_heads(lambda head, G, *_: (head + 1) // G % max(1, (
-        len(head) // G))),
+    "the last of a group has the next group's keys": _group_heads(
+        lambda head, G, *_: (head + 1) // G % max(1, len(head) // G)),
     "key heads are clamped": _group_heads(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),
 }
 
 
 def _of_features(change: Callable[[PreparedCall, int], PreparedCall]) -> Mechanism:
-    """Dot products of other queries (B,H,T,·) and keys (B,H,S,·)."""
+    """Dot products of changed queries (B,H,T,·) and keys (B,H,S,·)."""
     return lambda size: {"logits": lambda work, factor: sound.logits(change(work, size), factor)}
 
 
@@ -259,7 +241,7 @@ def _second_tile_twice(work: PreparedCall, size: int) -> PreparedCall:
 
 
 def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
-    """What fills the last tile of features is not zero but the beginning of the next row, in queries and keys."""
+    """The last tile of queries and keys is filled up by the beginning of the next row, not by 0."""
     padding = -work.query.shape[-1] % size
     query, key = (np.concatenate([array, np.roll(array, -1, axis=2)[..., :padding]], axis=-1)
                   for array in (work.query, work.key))
@@ -267,28 +249,16 @@ def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
 
 
 def _scaled_by(width: Callable[[PreparedCall, int], int]) -> Mechanism:
-    """1/sqrt of another width, where the caller gives no scale."""
+    """A scale that is 1/sqrt of another width, unless the caller gives one."""
     def scale(work: PreparedCall, size: int) -> float:
         return 1 / float(np.sqrt(width(work, size))) if work.scale is None else work.scale
     return lambda size: {"scale": lambda work: scale(work, size)}
 
 
-def _columns(order: Callable[[int, int], Array]) -> Mechanism:
-    """Value columns in other places: `order` of Dv and the size, (Dv,)."""
-    def change(size: int) -> Change:
-        return lambda output, _: output[..., order(output.shape[-1], size)]
-    return each_by("finish", change)
-
-
-def _columns_zero(is_lost: Callable[[int, int], Array]) -> Mechanism:
-    """Value columns that are never written: `is_lost` of Dv and the size, (Dv,)."""
-    def change(size: int) -> Change:
-        return lambda output, _: np.where(is_lost(output.shape[-1], size), 0, output).astype(output.dtype)
-    return each_by("finish", change)
 
 
 def _stride_of_queries(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), each row written D entries after the one before, whatever Dv is."""
+    """The output (B,H,T,Dv), each row written D entries behind the one before."""
     B, H, T, Dv = output.shape
     D = work.query.shape[-1]
     memory = np.zeros((B, H, T * max(D, Dv)), output.dtype)
@@ -309,9 +279,9 @@ WIDTHS: Mapping[str, Mechanism] = {
     "the scale is of whole tiles": _scaled_by(lambda work, size: -(-work.query.shape[-1] // size) * size),
     "the scale is of the first tile": _scaled_by(lambda _, size: size),
     "the scale is of the values": _scaled_by(lambda work, _: work.value.shape[-1]),
-    "columns beyond the first tile are zero": _columns_zero(lambda Dv, size: np.arange(Dv) >= size),
-    "columns of the last tile are zero": _columns_zero(in_last),
-    "a column's number wraps": _columns(lambda Dv, size: np.arange(Dv) % size),
-    "tiles of columns are rotated": _columns(lambda Dv, size: np.roll(np.arange(Dv), size)),
+    "columns beyond the first tile are zero": _zero_along(3, _lie_beyond),
+    "columns of the last tile are zero": _zero_along(3, in_last),
+    "a column's number wraps": _reorder_along(3, _wrapping),
+    "tiles of columns are rotated": _reorder_along(3, lambda Dv, size: np.roll(np.arange(Dv), size)),
     "rows are written with the width of queries": lambda _: {"finish": _stride_of_queries},
 }

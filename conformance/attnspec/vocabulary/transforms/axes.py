@@ -1,6 +1,7 @@
-"""Transforms along an axis: they reorder a problem, take it apart, or give it more or fewer keys, queries and heads.
+"""Transforms along an axis: they reorder a problem, take it apart, or change how many keys,
+queries and heads it has.
 
-Those of layers act on the parameters: pure and exact.
+Those of layers act on the parameters. All are pure and exact.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ def entries_at(array: Array | None, index: Array, axis: int) -> Array | None:
 
 
 def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]:
-    """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H.
+    """The arrays that have an axis of (B,H,T,S), with the entries at these places; H also where
+    Hkv is H.
 
-    Raises NoClaim where lengths count the first entries of the axis, and for keys where some of them are past.
+    Raises NoClaim if lengths count the first entries of the axis, and for keys if some of them are
+    past.
     """
     if axis == "S" and problem.has_past:
         raise NoClaim("some keys are past")
@@ -51,7 +54,7 @@ def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]
 
 
 def product(array: Array, by: float, dtype: DType) -> Array:
-    """The array, of any shape, times a power of two. Raises NoClaim where that is not exact in the dtype."""
+    """The array, of any shape, times a power of two. Raises NoClaim if the dtype does not hold it."""
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         result = wide * by
@@ -61,7 +64,7 @@ def product(array: Array, by: float, dtype: DType) -> Array:
 
 
 def shift_exactly(array: Array, by: float, dtype: DType) -> Array:
-    """The array, of any shape, plus a number. Raises NoClaim where that is not exact in the dtype.
+    """The array, of any shape, plus a number. Raises NoClaim if that is not exact in the dtype.
 
     A sum is exact where both summands come back by subtraction (Knuth's TwoSum).
     """
@@ -73,7 +76,7 @@ def shift_exactly(array: Array, by: float, dtype: DType) -> Array:
 
 
 def _store_exactly(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
-    """The array, of any shape, in the dtype. Raises NoClaim where the dtype does not hold it, or it was not exact."""
+    """The array, of any shape, in the dtype. Raises NoClaim if it is not exact there."""
     with np.errstate(over="ignore"):
         array = wide.astype(numpy_dtype(dtype))
     if not is_exact or not np.array_equal(array.astype(np.float64), wide):
@@ -82,7 +85,7 @@ def _store_exactly(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
 
 
 def score_shape(problem: Problem) -> tuple[int, int, int, int]:
-    """(B,H,T,S), the full shape of a mask or bias."""
+    """The full shape (B,H,T,S) of a mask or bias."""
     size = problem.sizes
     return size.B, size.H, size.T, size.S
 
@@ -92,7 +95,7 @@ def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
     problem = posed.one
 
     def wider(array: Array) -> Array:
-        """(B,H,T,D) and its like, with zero features behind the old ones."""
+        """An array (B,H,T,D) or its like, with features of zero behind the others."""
         return np.pad(array, [(0, 0)] * 3 + [(0, array.shape[-1] * (by - 1))])
 
     wide = posed.but(query=wider(problem.query), key=wider(problem.key), value=wider(problem.value))
@@ -189,9 +192,7 @@ def permute_heads(posed: Attention, *, by: DrawnSeed) -> Attention:
 
 
 def _permute_axis(posed: Attention, axis: Axis, order: Array) -> Attention:
-    """Every array in this order along an axis, (B,) of the batch or (H,) of heads; answers are read back in the old
-    one.
-    """
+    """Every array with an axis, (B,) or (H,), in this order; answers are read in the old one."""
     return posed.but(**entries_along(posed.one, axis, order)).reading(axis, np.argsort(order))
 
 
@@ -226,14 +227,16 @@ def permute_layer_heads(posed: Layer, *, by: DrawnSeed) -> Layer:
 
 
 def _needs_output_projection(problem: LayerProblem) -> None:
-    """Without it heads lie side by side in the output, whose order is theirs."""
+    """Raises OutsideLimits without an output projection: the output would tell the heads' order."""
     if "w_out" not in problem.params:
         raise OutsideLimits("it has no output projection")
 
 
 def _reorder_heads(name: str, array: Array, order: Array) -> Array:
-    """The parameter with its heads in the order (H,): of w_out (H·Dv,M) the rows, of other weights (M,H·D) and their
-    biases (H·D,) the columns; b_out (M,) has none.
+    """The parameter with its heads in the order (H,).
+
+    These are rows of w_out (H·Dv,M), and columns of other weights (M,H·D) and of their biases
+    (H·D,); b_out (M,) has none.
     """
     if name == "b_out":
         return array
@@ -251,8 +254,8 @@ def one_head_at_a_time(posed: Layer) -> Layer:
 
 
 def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array]:
-    """The parameters with the rows of w_out (H·Dv,M) zero but for those of one head, and b_out (M,) zero but for the
-    first.
+    """The parameters with w_out (H·Dv,M) zero but for one head, and b_out (M,) but for the first
+    head.
     """
     owner = np.arange(params["w_out"].shape[0]) * heads // params["w_out"].shape[0]
     lone = {**params, "w_out": np.where((owner == head)[:, None], params["w_out"], np.zeros_like(params["w_out"]))}

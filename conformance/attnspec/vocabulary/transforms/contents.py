@@ -1,4 +1,4 @@
-"""Transforms of what a problem holds: other numbers, other keywords, other memory, or the same call again."""
+"""Transforms of contents: other numbers, other keywords, other memory, or the same call again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.operands import visible_keys
-from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
+from attnspec.problems.problem import INPUTS, Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo
 from attnspec.vocabulary.transforms.axes import (
@@ -75,11 +75,11 @@ def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, .
     """Shuffle the entries of each named array: other content of the same shape."""
     random = np.random.RandomState(by)
 
-    def stirred(array: Array) -> Array:
+    def shuffle_entries(array: Array) -> Array:
         """An array of any shape, with its entries in another order."""
         return random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    return _change_arrays(posed, arrays, stirred)
+    return _change_arrays(posed, arrays, shuffle_entries)
 
 
 LARGE = 256.0
@@ -87,16 +87,19 @@ LARGE = 256.0
 
 def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "past_key", "past_value"], ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys and values that are masked for every query, new or past ones.
+    """Put other content into the keys and values that are masked for every query, new or past
+    ones.
 
-    `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
+    `large` is 256 with alternating signs; no claim where a dot product with it would leave the
+    dtype's range.
     """
     problem = posed.one
     # query heads share their keys here, and one may see what another does not
     if problem.sizes.Hkv < problem.sizes.H:
         raise NoClaim("heads are grouped")
     hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
-    places = {name: hidden[..., : problem.past] if name in CACHED else hidden[..., problem.past :] for name in arrays}
+    past, new = hidden[..., :problem.past], hidden[..., problem.past:]
+    places = {name: past if name in CACHED else new for name in arrays}
     if not any(each.any() for each in places.values()):
         raise NoClaim("no key is masked for every query")
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
@@ -106,8 +109,10 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "p
 
 
 def poison_hidden(array: Array, hidden: Array, content: str) -> Array:
-    """A query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden`
-    places (B,H,S), (B,1,S) or (B,1,T).
+    """An array with this content at the `hidden` places, (B,H,S), (B,1,S) or (B,1,T), signs
+    alternating.
+
+    The array is a query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv).
     """
     poison = {"nan": np.nan, "inf": np.inf, "large": LARGE}[content]
     signs = np.where(np.arange(array.shape[-1]) % 2, -1.0, 1.0)
@@ -115,8 +120,8 @@ def poison_hidden(array: Array, hidden: Array, content: str) -> Array:
 
 
 def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large", "nan"]) -> Attention:
-    """Put other content into query, key and value of the last batch entry; of the output, the other entries are
-    compared. `nothing`: its content stays.
+    """Put other content into query, key and value of the last batch entry; of the output, the
+    other entries are compared. `nothing`: its content stays.
     """
     problem = posed.one
     B = problem.sizes.B
@@ -125,24 +130,26 @@ def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large",
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-    is_last = np.arange(B)[:, None, None] == B - 1
-    changed = {} if content == "nothing" else {
-        name: poison_hidden(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
-        for name, array in arrays.items()}
-    return posed.but(**changed).reading("B", np.arange(B - 1))
+    changes = dict[str, Array]()
+    if content != "nothing":
+        is_last = np.arange(B)[:, None, None] == B - 1
+        for name in INPUTS:
+            array = getattr(problem, name)
+            places = np.broadcast_to(is_last, (B, 1, array.shape[2]))
+            changes[name] = poison_hidden(array, places, content)
+    return posed.but(**changes).reading("B", np.arange(B - 1))
 
 
 def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: DrawnRow) -> Attention:
     """Negate every entry of the named arrays after position `cut` (zeros become ones)."""
 
-    def moved(array: Array) -> Array:
-        """(B,H,T,·) or (B,H,S,·), negated after position `cut`."""
+    def negate_later(array: Array) -> Array:
+        """An array (B,H,T,·) or (B,H,S,·), negated after position `cut`."""
         # the negative of 0 is 0 in effect: ones take its place, so that every entry does change
-        later = array[..., cut + 1 :, :]
-        return np.concatenate([array[..., : cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
+        later = array[..., cut + 1:, :]
+        return np.concatenate([array[..., :cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
 
-    return _change_arrays(posed, arrays, moved)
+    return _change_arrays(posed, arrays, negate_later)
 
 
 def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: DrawnRow) -> Attention:
@@ -152,22 +159,20 @@ def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...]
     if not unseen.any():
         raise NoClaim("the query sees every key")
 
-    def moved(array: Array) -> Array:
-        """(B,Hkv,S,·), negated at the places that the query does not see."""
+    def negate_unseen(array: Array) -> Array:
+        """An array (B,Hkv,S,·), negated at the places that the query does not see."""
         return np.where(unseen[:, None, :, None], np.where(array == 0, np.ones_like(array), -array), array)
 
-    return _change_arrays(posed, arrays, moved)
+    return _change_arrays(posed, arrays, negate_unseen)
 
 
 def share_heads(posed: Attention) -> Attention:
     """Give every head the arrays of the first head, at full shape."""
-    problem = posed.one
-
-    def shared(array: Array) -> Array:
-        """(B,H,T,·) or (B,H,S,·), with the first head in the place of each."""
+    def copy_first(array: Array) -> Array:
+        """An array (B,H,T,·) or (B,H,S,·), with the first head in the place of each."""
         return np.ascontiguousarray(np.broadcast_to(array[:, :1], array.shape))
 
-    return posed.but(query=shared(problem.query), key=shared(problem.key), value=shared(problem.value))
+    return _change_arrays(posed, INPUTS, copy_first)
 
 
 # How a problem is asked: again, after other calls, from other memory
@@ -183,13 +188,17 @@ def again(posed: Attention) -> Attention:
 
 
 def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Make the call after one with other arrays of the same shapes; if T = S, also after one of a single position.
+    """Make the call after one with other arrays of the same shapes; if T = S, also after one of a
+    single position.
 
-    If a scale is given, it is larger by 1 in the earlier calls; scales and zero points of codes are in opposite order.
+    If a scale is given, it is larger by 1 in the earlier calls; scales and zero points of codes
+    are in opposite order.
     """
     other = other_content(posed, by=by, arrays=("query", "key", "value"))
-    beside = {name: getattr(posed.one, name) for name in OF_ENTRIES}
-    other = other.but(**{name: np.flip(array, axis=2) for name, array in beside.items() if array is not None})
+    for name in OF_ENTRIES:
+        array = getattr(posed.one, name)
+        if array is not None:
+            other = other.but(**{name: np.flip(array, axis=2)})
     # a scale that is remembered from the call before shows only where it was another
     other = other.but(scale=None if other.one.scale is None else other.one.scale + 1)
     square = other.one.sizes.T == other.one.sizes.S
@@ -200,9 +209,9 @@ def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
 def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broadcast"]) -> Attention:
     """Pass the same arrays in another memory layout.
 
-    strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
-    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where
-    arrays of such sizes can lie in one way only.
+    strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies
+    (B,T,H,D), as split heads do.  broadcast: heads whose entries are all equal share one head's
+    memory, at stride 0. No claim where arrays of such sizes can lie in one way only.
     """
     view = {"strided": with_gaps, "transposed": heads_last, "broadcast": _one_head}[layout]
     arrays = {name: getattr(posed.one, name) for name in ARRAYS}
@@ -213,7 +222,7 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
 
 
 def _one_head(array: Array) -> Array:
-    """(B,H,T,D) and its like as a view of one head's memory, where all heads are equal; else as it is."""
+    """An array (B,H,T,D) or its like; if all heads are equal, a view of one head's memory."""
     # bits, not numbers: NaN is no reason to differ, and -0 is not 0
     is_shared = array.tobytes() == np.broadcast_to(array[:, :1], array.shape).tobytes()
     return np.broadcast_to(array[:, :1].copy(), array.shape) if is_shared else array
@@ -251,14 +260,14 @@ def broadcast_mask(posed: Attention, *, over: Literal["batch", "heads", "queries
 
 
 def _first(problem: Problem, over: str) -> Array:
-    """The mask (B,H,T,S) with one axis cut to its first entry and length 1. Raises NoClaim without a mask."""
+    """The mask (B,H,T,S) with one axis cut to its first entry. Raises NoClaim without a mask."""
     if problem.mask is None:
         raise NoClaim("there is no mask")
     return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
 
 
 def hide_by_mask(posed: Attention) -> Attention:
-    """Hand over an explicit mask in place of all that hides keys, but a bias. It is no word; words are made of it."""
+    """Hand over a mask in place of all that hides keys, but a bias; words are made of this."""
     mask = visible_keys(posed.one.but(bias=None), posed.conventions)
     return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
 
@@ -286,14 +295,16 @@ def causal_as_mask(posed: Attention) -> Attention:
 
 
 def leave_out(posed: Attention, *, keyword: KeywordLeftOut) -> Attention:
-    """Make the same call without this keyword, and without what is given together with it. Without past keys, mask and
-    bias have no columns of them.
+    """Make the same call without this keyword, and without what is given together with it. Without
+    past keys, mask and bias have no columns of them.
     """
     problem = posed.one
-    left_out = {name: OFF[name] for name in (keyword, BESIDE.get(keyword, keyword))}
-    columns = {name: np.ascontiguousarray(array[..., problem.past:]) for name in ("mask", "bias")
-               if keyword in CACHED and (array := getattr(problem, name)) is not None}
-    return posed.but(**{**columns, **left_out})
+    changes = {name: OFF[name] for name in (keyword, BESIDE.get(keyword, keyword))}
+    for name in ("mask", "bias"):
+        array = getattr(problem, name)
+        if keyword in CACHED and array is not None:
+            changes.setdefault(name, np.ascontiguousarray(array[..., problem.past:]))
+    return posed.but(**changes)
 
 
 def ask_weights(posed: Attention) -> Attention:
