@@ -47,9 +47,7 @@ def unfound_message(name: str, subject: str) -> str:
 
 
 def describe_answer(name: str, answer: str) -> str:
-    """What the answer makes a function do: `a row that sees no key gets the mean of all values
-    ('uniform')`.
-    """
+    """What a function with this answer does: `a row that sees no key gets NaN ('nan')`."""
     words = CONVENTIONS[name.partition(".")[0]].does.get(answer)
     return f"{words} ({answer!r})" if words else f"{name} is {answer!r}"
 
@@ -178,6 +176,4 @@ PROFILES: Mapping[str, str] = {
 
 IF_CLAIMED = frozenset({"batch_invariant", *(name for part in load_parts("keyword")
                                              for name in getattr(part, "IF_CLAIMED", ()))})
-"""Profiles that bind only who claims them: most good implementations do not keep them, and need
-not.
-"""
+"""Profiles that bind only who claims them: most good implementations do not keep them."""

@@ -35,7 +35,7 @@ AXES = tuple(BUCKETS)
 IN_PAIRS = tuple(name for name in OFF
                 if KEYWORDS[name].acts in {Acts.VISIBILITY,
                                            Acts.LOGITS} and not KEYWORDS[name].pool)
-"""The keywords that are counted together with lengths: those that clauses of every pool may use."""
+"""The keywords that are counted with lengths: those that clauses of every pool may use."""
 
 Spans = Mapping[str, tuple[int, int]]
 """By axis, the least and the greatest length."""
@@ -46,9 +46,7 @@ AxisBucket = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BucketPair:
-    """A pair that a case can meet: an axis in a bucket, with another in a bucket or with a
-    keyword.
-    """
+    """A pair that a case can meet: an axis in a bucket, with another one or with a keyword."""
 
     place: AxisBucket
     other: AxisBucket | str
@@ -177,7 +175,7 @@ FEATURES = (*IN_TRIPLES, *TRAITS)
 
 _EXCLUDED = tuple(frozenset({SINGLE_QUERY, other})
                   for other in (MANY_QUERIES, "query_lengths", "key_segments"))
-"""Features that never act together: one query is in one segment, and an entry without it has none."""
+"""Features that never act together: one query is in one segment."""
 
 _NEEDED: Mapping[str, str] = {LONG_PAST: "past_key", EMPTY_ROWS: "mask"}
 """By trait, the keyword without which no problem has it."""
@@ -185,7 +183,7 @@ _NEEDED: Mapping[str, str] = {LONG_PAST: "past_key", EMPTY_ROWS: "mask"}
 
 def features_at(lengths: Mapping[str, int], keywords: Collection[str], past: int, *,
                 has_empty_rows: bool) -> frozenset[str]:
-    """The features of a problem with these lengths of all axes, keywords, and so many past keys."""
+    """The features of a problem with these lengths, keywords, and so many past keys."""
     H, Hkv, T, S = (lengths[axis] for axis in ("H", "Hkv", "T", "S"))
     traits = {
         SEVERAL_ENTRIES: lengths["B"] > 1, GROUPS: Hkv < H, SEVERAL_GROUPS: Hkv > 1,
@@ -234,9 +232,7 @@ def triples_in(found: int) -> Iterator[frozenset[str]]:
 
 
 def triple_behind(triples: int, share: float) -> frozenset[str]:
-    """The first triple of a nonempty set after this share of all triples; if none is, the first of
-    all.
-    """
+    """The first triple of a nonempty set after this share of all triples, or the first of all."""
     start = int(share * len(_bits()))
     later = triples >> start << start or triples
     return _in_order()[(later & -later).bit_length() - 1]

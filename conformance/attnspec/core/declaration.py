@@ -21,10 +21,11 @@ from attnspec.core.sizes import Refusal, RefusalCondition, nearest_taken
 class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
-    issue: the public thread.  script: a file in the library's folder that shows it without
-    attnspec. One of them is given. Of a baseline, `until` is empty and `script` is the baseline
-    itself.  how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on
-    which it fails.  finding: the id of the finding that explains it.
+    issue: the public thread.
+    script: a file in the library's folder that shows it without attnspec. One of them is given. Of
+    a baseline, `until` is empty and `script` is the baseline itself.
+    how: as `Outcome.failure_kind`;  empty: in any way.
+    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
     """
 
     clause: str
@@ -46,7 +47,7 @@ class Deviation:
 
     @property
     def failure(self) -> str:
-        """The verdict, with its reason where that is known: `violated (agrees_with_definition)`."""
+        """The verdict, with its reason if known: `violated (agrees_with_definition)`."""
         return f"{self.verdict} ({self.how})" if self.how else self.verdict
 
     @property
@@ -147,22 +148,28 @@ class Limits(KeywordLimits):
     VIOLATED.
 
     ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
-    self_attention_only: one input X serves as query, key and value, so T = S. one_memory: a second
-    input, the memory, serves as key and value. ties_model_width: M = H·D.  broadcasts: masks of
-    fewer axes or of size-1 axes are accepted. bias_is_mask: the only way to hand over a mask is an
-    additive bias. weights: what is returned, `per_head` or `averaged`. has_biases: the layer adds
-    b_query … b_out.   biases: which of them, `all` or `query key out`. single_head: H = 1.
-    projects_output: the layer has w_out. min_head_width: the least D.   min_scores: the least
-    B·H·T·S. contiguous: query, key and value must be contiguous.  contiguous_features: along their
-    last axis. mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it
-    is the same. lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S),
-    `no_more_queries` (T ≤ S). causal_lengths: the same under the causal flag. past_lengths: how
-    many new keys are taken where there is a past, in place of `lengths`: `any`, or `equal`, as
-    many as queries. One input serves for both, so that `self_attention_only` says the same. cache:
-    of a decoder, the most keys that its cache holds; 0 says nothing of it. causal_only: every call
-    is causal; there is no flag that could be off. page_multiple: of a paged function, the number
-    of slots of which pages have a multiple. constant_bias: a bias has no gradient. refuses: sizes,
-    and keywords together or at sizes, that are not taken.
+    self_attention_only: one input X serves as query, key and value, so T = S.
+    one_memory: a second input, the memory, serves as key and value.  ties_model_width: M = H·D.
+    broadcasts: masks of fewer axes or of size-1 axes are accepted.
+    bias_is_mask: the only way to hand over a mask is an additive bias.
+    weights: what is returned, `per_head` or `averaged`.
+    has_biases: the layer adds b_query … b_out.  biases: which of them, `all` or `query key out`.
+    single_head: H = 1.  projects_output: the layer has w_out.  min_head_width: the least D.
+    min_scores: the least B·H·T·S.  contiguous: query, key and value must be contiguous.
+    contiguous_features: along their last axis.
+    mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the
+    same.
+    lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries`
+    (T ≤ S).
+    causal_lengths: the same under the causal flag.
+    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`,
+    or `equal`, as many as queries. One input serves for both, so that `self_attention_only` says
+    the same.
+    cache: of a decoder, the most keys that its cache holds; 0 says nothing of it.
+    causal_only: every call is causal; there is no flag that could be off.
+    page_multiple: of a paged function, the number of slots of which pages have a multiple.
+    constant_bias: a bias has no gradient.
+    refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
     ties_value_width: bool = False
@@ -216,9 +223,7 @@ class Limits(KeywordLimits):
 
     @cached_property
     def all_refusals(self) -> tuple[Refusal, ...]:
-        """All refusals: declared ones, more keys than a cache holds, and lengths that must be
-        even.
-        """
+        """All refusals: declared ones, a cache's overflow, and lengths that must be even."""
         refusals = list(self.refuses)
         if self.cache:
             refusals.append(Refusal((RefusalCondition("S", ">", self.cache),)))
@@ -328,19 +333,25 @@ class Declaration:
     """What is declared of a subject.
 
     keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at
-    these defaults. off: the flags among its keywords that are off only where a call says so, each
-    with False. spelled: by keyword, the name of the parameter that it is given by, where that is
-    another one. left_out: the dtypes that are not in `dtypes`, each with the reason. precision:
-    maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of
-    the dtype that is always returned, or `undefined`, which promises neither and is judged as
-    `input`. precision_on: by the kind of device (`cuda`), the classes that take the place of those
-    dtypes' there. lift: "", "torch" or "jax". compiles: whether a compiler runs for every new
-    shape (None: not said; what JAX runs is compiled). sizes: those that it is used at, which are
-    tried beside what is drawn (see `core/sizes.py`). blocks: by axis, the lengths of the blocks
-    that it cuts it into: their ends are drawn more often. form: how its arrays are laid out.
-    given: what that form gives it beside them. made: the variants that attnspec makes itself in an
-    audit (see `core/forms.py`). backward_precision: as precision, of the backward pass: what is
-    otherwise there than the forward pass says.
+    these defaults.
+    off: the flags among its keywords that are off only where a call says so, each with False.
+    spelled: by keyword, the name of the parameter that it is given by, where that is another one.
+    left_out: the dtypes that are not in `dtypes`, each with the reason.
+    precision: maps a dtype to the name or table of its precision class.
+    output_dtype: `input`, the name of the dtype that is always returned, or `undefined`, which
+    promises neither and is judged as `input`.
+    precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes'
+    there.
+    lift: "", "torch" or "jax".
+    compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is
+    compiled).
+    sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
+    blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more
+    often.
+    form: how its arrays are laid out.  given: what that form gives it beside them.
+    made: the variants that attnspec makes itself in an audit (see `core/forms.py`).
+    backward_precision: as precision, of the backward pass: what is otherwise there than the
+    forward pass says.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -393,7 +404,7 @@ class Declaration:
 
 
 def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
-    """The declaration for a subject of this kind; a rotary embedding has its form's limits, too."""
+    """The declaration for a subject of this kind; a rotary embedding has its form's limits."""
     if kind is Kind.ROTARY:
         declaration = replace(declaration, limits=within_form(declaration.limits))
     return replace(declaration, kind=kind)

@@ -17,18 +17,22 @@ from attnspec.core.nouns import DType
 class NumberFormat:
     """A floating-point format.
 
-    bits: of the significand, the leading one among them.  least_exponent: that of the smallest
-    normal number, a power of two.  largest: the largest finite number. wide: the dtype in which
-    kernels add up, of the numbers beside arrays of this one (sinks, slopes, log-sum-exps), and by
-    way of which entries are rounded to it. short_name: as pages have it.  other_names: what
-    frameworks and people also call it. These are not accepted, so that a dtype has one name
-    everywhere: only understood. is_of_numpy: whether NumPy itself has it. Others are ml_dtypes',
-    by the same name, and travel as their bits. may_be_flushed: whether hardware that takes
-    subnormal numbers for 0 does so in this format.
+    bits: of the significand, the leading one among them.
+    least_exponent: that of the smallest normal number, a power of two.
+    largest: the largest finite number.
+    wide: the dtype in which kernels add up, of the numbers beside arrays of this one (sinks,
+    slopes, log-sum-exps), and by way of which entries are rounded to it.
+    short_name: as pages have it.
+    other_names: what frameworks and people also call it. These are not accepted, so that a dtype
+    has one name everywhere: only understood.
+    is_of_numpy: whether NumPy itself has it. Others are ml_dtypes', by the same name, and travel
+    as their bits.
+    may_be_flushed: whether hardware that takes subnormal numbers for 0 does so in this format.
 
-    Of the problems that are drawn: entry_limit: the largest entry, and dot product before it is
-    scaled. Sums of two must fit. extreme: a number so near the end of the range that products of a
-    few with others still fit. vanishing: a number whose products with its like vanish beside 1.
+    Of the problems that are drawn:
+    entry_limit: the largest entry, and dot product before it is scaled. Sums of two must fit.
+    extreme: a number so near the end of the range that products of a few with others still fit.
+    vanishing: a number whose products with its like vanish beside 1.
     exponential_span: how far below 0 a logit may lie whose exponential is a normal number: a
     little less than the logarithm of the smallest one.
     """
@@ -68,7 +72,7 @@ class NumberFormat:
 
     @property
     def is_half(self) -> bool:
-        """Whether it is so narrow that kernels add up in a wider format: it has at most 16 bits."""
+        """Whether it is so narrow, 16 bits or fewer, that kernels add up in a wider one."""
         return self.bits < DTYPES[self.wide].bits
 
     @property

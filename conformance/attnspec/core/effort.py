@@ -22,18 +22,24 @@ class EffortNumbers:
     """The numbers of one effort.
 
     openings: how many cases of a clause are dealt, so that together they show what they can.
-    drawn: how many more Hypothesis draws, which looks for those closest to a failure. sample: how
-    many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes
-    than the first; 0: all. strength: how many features meet in every combination. shrinking: the
-    work that shrinking one failure may cost; a small case is tried hundreds of times, a large one
-    a few. rows: how many sizes each demand is dealt.  aimed: how many of them, the first ones, are
-    aimed at pairs: those that a trial opens with.  shared: how many sizes all clauses share where
-    a compiler runs for each. budget: the work that a run may spend on its rows at one dtype, in
-    multiply-adds (`demand.count_work`). largest: the work of the largest case. compiling: seconds
-    of processor that the process of a subject may take for its calls where each new shape is
-    compiled. chances: by kind of problems, how many of each shape a law of chance is tried on,
-    each with its own values and keywords.  shapes: by kind of problems that bring sizes of their
-    own, how many of these are tried, the first ones; all where it is not said.
+    drawn: how many more Hypothesis draws, which looks for those closest to a failure.
+    sample: how many cases of a clause whose verdict does not depend on the dtype are tried at
+    further dtypes than the first; 0: all.
+    strength: how many features meet in every combination.
+    shrinking: the work that shrinking one failure may cost; a small case is tried hundreds of
+    times, a large one a few.
+    rows: how many sizes each demand is dealt.
+    aimed: how many of them, the first ones, are aimed at pairs: those that a trial opens with.
+    shared: how many sizes all clauses share where a compiler runs for each.
+    budget: the work that a run may spend on its rows at one dtype, in multiply-adds
+    (`demand.count_work`).
+    largest: the work of the largest case.
+    compiling: seconds of processor that the process of a subject may take for its calls where each
+    new shape is compiled.
+    chances: by kind of problems, how many of each shape a law of chance is tried on, each with its
+    own values and keywords.
+    shapes: by kind of problems that bring sizes of their own, how many of these are tried, the
+    first ones; all where it is not said.
     """
 
     openings: int
@@ -83,9 +89,7 @@ MOST_UNTOLD = 60.0
 """After so many seconds of compiling, a message tells whoever waits."""
 
 SHARE = 16
-"""One clause may take one part in SHARE of what is left: those with a new shape in each call get
-few cases.
-"""
+"""One clause may take a SHARE-th of the time left: new shapes in each call leave few cases."""
 
 NEW_TO_OLD = 100
 """A call at a new shape that takes so many times what it takes again is one that compiles."""

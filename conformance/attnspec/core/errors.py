@@ -31,9 +31,7 @@ _NEARLY = 0.05  # a name this much less like the wrong one than the likest is a 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileLocation:
-    """A place in a file: the file as the user would name it, and a line counted from 1 (0: the
-    whole file).
-    """
+    """A place in a file: its name as the user types it, and a line from 1 on (0: the whole)."""
 
     file: str
     line: int = 0
@@ -43,9 +41,7 @@ class FileLocation:
 
 
 class AttnspecError(Exception):
-    """Something is wrong, and it is not the subject's attention. The message is all the user
-    needs.
-    """
+    """Something is wrong, and it is not the subject's attention. The message says it all."""
 
     def __init__(self, message: str, *, where: FileLocation | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -53,9 +49,7 @@ class AttnspecError(Exception):
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str], *,
                 where: FileLocation | None = None) -> AttnspecError:
-        """The error that `name` is not one of the `known` names of this kind, with what `hint`
-        says.
-        """
+        """The error that `name` is none of the `known` names of this kind, with a hint."""
         return cls(f"{quote_value(name)} is not a known {kind}.{hint(name, known, kind)}",
                    where=where)
 
@@ -109,9 +103,7 @@ IN_ORDER = frozenset({"effort"})
 
 
 def hint(name: object, known: Iterable[str], kind: str = "") -> str:
-    """The end of a message: the nearest valid names; if none is near, all of them or how to list
-    them.
-    """
+    """The end of a message: the nearest valid names, or all of them, or how to list them."""
     names = list(known) if kind in IN_ORDER else sorted(known)
     listing = f" `{LISTINGS[kind]}` names them all." if kind in LISTINGS else ""
     if nearest := near_misses(str(name), names):

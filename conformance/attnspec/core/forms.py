@@ -44,21 +44,15 @@ GIVES: Mapping[str, str] = {
     "max_query": "int: the most queries that a sequence has",
     "max_key": "int: the most keys that a sequence has",
 }
-"""What a packed function gets beside the arrays: the borders, and others if it has parameters for
-them.
-"""
+"""What a packed function gets beside the arrays, if it has parameters for it; borders always."""
 
 SAID = frozenset(COUNTS)
-"""The keywords that the borders of packed sequences say; a packed function has no parameter for
-them.
-"""
+"""The keywords that borders say, for which a packed function has no parameter."""
 
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 
 OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES)
-"""The keywords that say which numbers an array's entries stand for; they lie as it does, in any
-form.
-"""
+"""The keywords that say which numbers an array's entries stand for; they lie as it does."""
 
 EXPRESSED = OF_ENTRIES | frozenset(
     word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
@@ -158,9 +152,7 @@ def forms_asked(plan: Plan, declared_variants: Iterable[str] = ()) -> frozenset[
 
 
 def foretold_variants(names: Iterable[str]) -> Iterator[str]:
-    """What the variants will cost, a line for those that compile, to be told before they are
-    tried.
-    """
+    """What variants that compile will cost, a line to be told before they are tried."""
     compiling = [name for name in names if name in VARIANTS and COMPILING & {*VARIANTS[name]}]
     if compiling:
         yield (f"variants: {' and '.join(compiling)} run a compiler for every shape, "
@@ -256,9 +248,7 @@ _ALL = (
 )
 
 ROTARY: Mapping[str, Keyword] = {word.name: word for word in _ALL}
-"""What a rotary embedding takes beside x: `positions`, and the others if it has parameters for
-them.
-"""
+"""What a rotary embedding takes: x, `positions`, and the others it has parameters for."""
 
 EVERY_KEYWORD: Mapping[str, Keyword] = {**KEYWORDS, **ROTARY}
 EVERY_VALUED: Mapping[str, Values] = {

@@ -82,16 +82,20 @@ GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
 class KeywordLimits:
     """What a subject cannot take of a keyword, by design.
 
-    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches
-    as far to the right as to the left.  window_is_bounded: both of its sides are numbers.
-    min_window: the least that a side may be. slopes_are_shared: alibi_slopes are (H,), the same
-    for every batch entry. segments_are_shared: query_segments and key_segments are one array.
+    window_needs_causal: a window comes with the causal flag only.
+    window_is_symmetric: it reaches as far to the right as to the left.
+    window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
+    slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
+    segments_are_shared: query_segments and key_segments are one array.
     table_names_pages: every number in a block_table names a page, those beyond an entry's keys
-    among them. stored_query, stored_key, stored_value: the format in which codes are stored
-    (`aspects/quantised/storage.py`); "" where codes come in the dtype of the call.  query_scales,
-    key_scales, value_scales: how many entries share a scale; "" where any number may.  zeros: in
-    what zero points are handed over: `float32`, or `codes`, their format. packed_query,
-    packed_key, packed_value: how two codes of four bits share a byte; "" where each has its own.
+    among them.
+    stored_query, stored_key, stored_value: the format in which codes are stored
+    (`aspects/quantised/storage.py`); "" where codes come in the dtype of the call.
+    query_scales, key_scales, value_scales: how many entries share a scale; "" where any number
+    may.
+    zeros: in what zero points are handed over: `float32`, or `codes`, their format.
+    packed_query, packed_key, packed_value: how two codes of four bits share a byte; "" where each
+    has its own.
     """
 
     window_needs_causal: bool = False
@@ -117,9 +121,9 @@ class KeywordLimits:
 class LimitChoice:
     """What may be declared as a limit of an aspect.
 
-    known: the answers.  kind: what they are called in a sentence.  sample: one of them. read_with:
-    the limits without which it cannot be judged.  read: an answer with more than one spelling, as
-    it is written here; empty for what is none.
+    known: the answers.  kind: what they are called in a sentence.  sample: one of them.
+    read_with: the limits without which it cannot be judged.
+    read: an answer with more than one spelling, as it is written here; empty for what is none.
     """
 
     known: tuple[str, ...]
@@ -133,13 +137,14 @@ class LimitChoice:
 class Values:
     """The values that a keyword is drawn from, and how a recipe and YAML spell them.
 
-    usual: what is drawn unless a clause says otherwise.  generic: the same where a law of
-    independent roundings judges (empty: the usual ones).  plural: the name of a clause's own list.
-    unsaid: what a recipe means that names none. write, read: the text in a recipe and back; `read`
-    raises ValueError, which says what should stand there. taken: a value as YAML gives it,
-    checked; it raises SpecError.  grown: the same value where there are so many keys; None: it is
-    the same for any number.  scaled: the same value where there are so many times as many keys;
-    None: it stays.
+    usual: what is drawn unless a clause says otherwise.
+    generic: the same where a law of independent roundings judges (empty: the usual ones).
+    plural: the name of a clause's own list.  unsaid: what a recipe means that names none.
+    write, read: the text in a recipe and back; `read` raises ValueError, which says what should
+    stand there.
+    taken: a value as YAML gives it, checked; it raises SpecError.
+    grown: the same value where there are so many keys;  None: it is the same for any number.
+    scaled: the same value where there are so many times as many keys;  None: it stays.
     """
 
     usual: tuple[Any, ...]
@@ -183,37 +188,41 @@ class RareValues:
 class Keyword:
     """A keyword of `attend(query, key, value, *, ...)`. Its default is in KeywordArguments.
 
-    The contract: shape, meaning; profile: who claims it promises to take the keyword; promise:
-    what that profile says; kinds, required: who may take it, and who must; of what belongs to
-    another form than the dense one, nobody. in_layers: whether layers are put problems that have
-    it.
+    The contract: shape, meaning;  profile: who claims it promises to take the keyword;
+    promise: what that profile says;
+    kinds, required: who may take it, and who must; of what belongs to another form than the dense
+    one, nobody.
+    in_layers: whether layers are put problems that have it.
 
     The mathematics: acts; hides: whether it can hide a key; axes: of an array, the axes of
     (B,H,T,S) that it has, along which it is cut, permuted and repeated with queries and keys, or
     of a cache (B,H,P,D); of some arrays the first may be missing; as_causal: the value that hides
     later keys as the causal flag does, of a keyword that counts from the query's own place.
 
-    The cases: values; sample: the one that a diagnosis looks at.  is_uncommon: few functions take
-    it: the seeds of clauses, and faults of anything else, are the same as if there were no such
-    keyword; its own faults are in its aspect.  pool: of the clauses that are about it, where that
-    is not everybody's: what clauses of other pools meet is counted without it, and faults of other
-    pools do not take it. counts: of an array of lengths, the axis of which it counts the first
-    entries.  is_from_place: it counts from the query's own place, and hides nothing.  beside: the
-    keyword without which it is never given.  is_drawn: a whole number that a recipe draws by its
-    own seed. meaning_of: the array whose entries it gives another meaning.  identity: the number
-    that gives them none. is_factor: each entry is multiplied by its own. rare: values that few
-    take.  numbers: by its name in a sentence, a number of a value at which a mistake may begin.
+    The cases: values;  sample: the one that a diagnosis looks at.
+    is_uncommon: few functions take it: the seeds of clauses, and faults of anything else, are the
+    same as if there were no such keyword; its own faults are in its aspect.
+    pool: of the clauses that are about it, where that is not everybody's: what clauses of other
+    pools meet is counted without it, and faults of other pools do not take it.
+    counts: of an array of lengths, the axis of which it counts the first entries.
+    is_from_place: it counts from the query's own place, and hides nothing.
+    beside: the keyword without which it is never given.
+    is_drawn: a whole number that a recipe draws by its own seed.
+    meaning_of: the array whose entries it gives another meaning.
+    identity: the number that gives them none.  is_factor: each entry is multiplied by its own.
+    rare: values that few take.
+    numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or
-    without; empty if it takes it.  needs_causal: the limit that says that it comes together with
-    the causal flag only. comes_with: the keywords together with which a subject with these limits
-    takes it.
+    without; empty if it takes it.
+    needs_causal: the limit that says that it comes together with the causal flag only.
+    comes_with: the keywords together with which a subject with these limits takes it.
 
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the
     question's name; asks: what the audit's column about it asks.
 
-    For `attnspec init`: other_names: what libraries call it, the usual name first; parameters: all
-    names under which it is looked for; sayings: how it may be handed over; annotation: its type,
-    "{0}" the framework's array.
+    For `attnspec init`:  other_names: what libraries call it, the usual name first;
+    parameters: all names under which it is looked for;  sayings: how it may be handed over;
+    annotation: its type, "{0}" the framework's array.
     """
 
     name: str
@@ -275,9 +284,7 @@ def _pattern_reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str
 
 def make_pattern_values(keyword: str, known: Mapping[Any, str], usual: tuple[Any, ...], what: str,
                         plural: str = "") -> Values:
-    """The values of a keyword whose arrays are made by patterns; the first usual one is the
-    default.
-    """
+    """The values of a keyword with arrays made by patterns; the first usual one is the default."""
     def taken(name: str) -> str:
         if name not in known:
             raise SpecError.unknown(f"pattern of {what}", name, known)

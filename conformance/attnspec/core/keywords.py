@@ -286,9 +286,7 @@ def meant_by(name: str) -> str:
 
 
 def list_defaults(defaults: Mapping[str, str]) -> str:
-    """Parameters that stay at their defaults, for a reader: `block=64`, with attnspec's name for
-    them.
-    """
+    """Parameters that stay at their defaults: `block=64`, with attnspec's name for them."""
     return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
 
 

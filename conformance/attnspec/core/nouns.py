@@ -92,9 +92,7 @@ class Novelty(enum.Enum):
 
 
 EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
-"""New failures that say nothing of a change in the subject since the list was made: they do not
-gate.
-"""
+"""New failures that say nothing of a change in the subject: they do not gate."""
 
 
 class Effort(enum.Enum):
@@ -111,9 +109,7 @@ class Effort(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What a subject is: an attention function, a layer with its projections, or a rotary
-    embedding.
-    """
+    """What a subject is: an attention function, a layer, or a rotary embedding."""
 
     ATTENTION = "attention"
     LAYER = "layer"

@@ -78,9 +78,7 @@ def portable_argument(argument: str) -> str:
 
 
 def typed_here(path: str) -> str:
-    """A path as it can be typed in the working directory: from there if it lies below, else as it
-    is.
-    """
+    """A path as it can be typed here: from the working directory if it lies below."""
     for here in _working_directory():
         if Path(path).is_absolute() and Path(path).is_relative_to(here):
             return Path(path).relative_to(here).as_posix()

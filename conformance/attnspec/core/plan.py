@@ -1,6 +1,4 @@
-"""Defines what a run is asked to do, as plain data that crosses process borders as JSON: plan,
-items, jobs.
-"""
+"""Defines what a run is asked to do, its plan, items and jobs, as plain data that JSON can carry."""
 
 from __future__ import annotations
 
@@ -57,22 +55,29 @@ class Plan:
     """Which subjects, which clauses, which dtypes, how hard.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, or
-    `path/to/file.py:function`. clauses: ids and patterns of ids (`causal.*`); empty means all (of
-    the profiles, if any are named). profiles: names of profiles; one behind a plus sign is tried
-    in full besides the others (see `narrowing`). dtypes: empty means all that a subject supports.
-    implementations: further folders of implementations.  deadline: seconds an item may take before
-    it is TIMED_OUT. spec: a folder of clauses instead of those shipped.  spec_add: files of own
-    clauses, or folders of such files, to be judged beside them; as they were typed, so that a
-    command which is printed can be typed again. baseline: a file of failures that are known and
-    stop nobody; empty means none. python: the interpreter under which subjects live; empty means
-    this one.  host: a command that starts Python elsewhere (a container, another machine).
-    device: where their arrays are placed.  memory: resident bytes that a subject may take; 0 sets
-    no limit.  in_process: the targets that are handed over as objects, which stay here. must_take:
-    a contract (see `spec/clause.py`), of which refusing anything is a failure; empty: there is
-    none. variants: those that attnspec makes itself (see `core/forms.py`). diagnosed: at a glance,
-    of so many failures of each subject under `must` clauses the cause is looked for. sizes: such
-    as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`). more: what a
-    source of jobs beyond the engine's trials needs to know, by name.
+    `path/to/file.py:function`.
+    clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are
+    named).
+    profiles: names of profiles; one behind a plus sign is tried in full besides the others (see
+    `narrowing`).
+    dtypes: empty means all that a subject supports.
+    implementations: further folders of implementations.
+    deadline: seconds an item may take before it is TIMED_OUT.
+    spec: a folder of clauses instead of those shipped.
+    spec_add: files of own clauses, or folders of such files, to be judged beside them; as they
+    were typed, so that a command which is printed can be typed again.
+    baseline: a file of failures that are known and stop nobody; empty means none.
+    python: the interpreter under which subjects live; empty means this one.
+    host: a command that starts Python elsewhere (a container, another machine).
+    device: where their arrays are placed.
+    memory: resident bytes that a subject may take; 0 sets no limit.
+    in_process: the targets that are handed over as objects, which stay here.
+    must_take: a contract (see `spec/clause.py`), of which refusing anything is a failure;
+    empty: there is none.  variants: those that attnspec makes itself (see `core/forms.py`).
+    diagnosed: at a glance, of so many failures of each subject under `must` clauses the cause is
+    looked for.
+    sizes: such as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`).
+    more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 
     targets: tuple[str, ...]
@@ -113,9 +118,7 @@ class Plan:
 
     @property
     def sample(self) -> int:
-        """How many cases stand for all at a further dtype; 0: all are tried, as where dtypes are
-        named.
-        """
+        """How many cases stand for all at a further dtype; 0: all, as where dtypes are named."""
         return 0 if self.dtypes else EFFORTS[self.effort].sample
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:

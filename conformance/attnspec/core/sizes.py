@@ -20,7 +20,7 @@ AXES = ("B", "H", "Hkv", "T", "S", "D", "Dv")
 EXAMPLE = "B4 H32 Hkv8 T2048 S2048 D128"
 
 MOST_HEADS, MOST_ENTRIES = 2**14, 2**30
-"""Limits of a recipe: head slices (B·H), and scores (B·H·T·S) or entries of query, key and value."""
+"""Limits of a recipe: head slices (B·H); scores (B·H·T·S), or entries of an array."""
 
 SIZE = re.compile(r"([A-Za-z]+)=?(\d{1,9})", re.ASCII)
 """One axis and its length."""
@@ -32,9 +32,7 @@ They are with and without the causal flag, at the size itself and at the one bes
 """
 
 _PACE = 4e9
-"""Multiply-adds a second on one core, for a call and its judgement, as `cost` counts them:
-measured.
-"""
+"""Multiply-adds a second on one core, for call and judgement, as `cost` counts: measured."""
 
 _PER_SCORE = 100   # multiply-adds for its exponential and its allowance
 # bytes for each of query, key, value and output, with what is worked out of it, in judge and host
@@ -184,9 +182,7 @@ class Cost:
     scores: int
 
     def __str__(self) -> str:
-        """`1.4e+11 multiply-adds a call, 3.6 GB (2.1 of them one array of scores), about 48 s a
-        case`.
-        """
+        """`1.4e+11 multiply-adds a call, 3.6 GB (2.1 of them one array of scores), about 48 s …`."""
         scores = f"{self.scores / 1e9:.1f}"
         of_scores = f" ({scores} of them one array of scores)" if float(scores) else ""
         memory = f"{(self.bytes + self.scores) / 1e9:.1f} GB{of_scores}"
@@ -299,18 +295,14 @@ class Refusal:
     without: frozenset[str] = frozenset()
 
     def meets(self, sizes: Mapping[str, int], keywords: Collection[str]) -> bool:
-        """Whether a problem of these sizes, with these keywords, is refused; `sizes` has every
-        axis.
-        """
+        """Whether a problem of these sizes, with all axes, and these keywords is refused."""
         has = set(keywords)
         is_spared = bool(self.without) and self.without <= has
         return (self.keywords <= has and not is_spared
                 and all(each.holds_at(sizes) for each in self.conditions))
 
     def covers(self, other: Refusal) -> bool:
-        """Whether the refusal includes another one, and more: for lengths of one axis; False for
-        all else.
-        """
+        """Whether it refuses all that another one refuses, by lengths of one axis, and more."""
         mine, its = self.single_condition, other.single_condition
         if not mine or not its or mine.axis != its.axis or self == other or self.without or other.without:
             return False

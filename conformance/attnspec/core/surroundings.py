@@ -1,6 +1,4 @@
-"""Describes where a subject lives: the command that starts its process, and the process's
-environment.
-"""
+"""Describes where a subject lives: the command that starts its process, and its environment."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _ALSO = {"": "cpu", "gpu": "cuda", "rocm": "cuda"}
 
 
 def kind_of(device: str) -> str:
-    """The kind of a device, without its number: `cuda` of `cuda:1` and of `gpu:1`, `cpu` by
-    default.
-    """
+    """The kind of a device, without its number: `cuda` of `gpu:1`, `cpu` by default."""
     kind = device.partition(":")[0]
     return _ALSO.get(kind, kind)
 
@@ -43,12 +39,13 @@ class Surroundings:
     """A command, and the process that it starts.
 
     command: the interpreter of this process where it is empty.  speaks: what the command starts.
-    folder: where it is started, if it speaks the protocol itself. is_here: whether it sees the
-    files of this machine; else what it needs is handed over. environment: variables that stand in
-    the process beside those it inherits. device: where arrays are placed, as the framework calls
-    it.  deadline: seconds that the calls of one item may take together.  memory: resident bytes
-    that the process and its children may take; 0 sets no limit. option: how the user named the
-    command (`--python`); empty if nobody did.
+    folder: where it is started, if it speaks the protocol itself.
+    is_here: whether it sees the files of this machine; else what it needs is handed over.
+    environment: variables that stand in the process beside those it inherits.
+    device: where arrays are placed, as the framework calls it.
+    deadline: seconds that the calls of one item may take together.
+    memory: resident bytes that the process and its children may take; 0 sets no limit.
+    option: how the user named the command (`--python`); empty if nobody did.
     """
 
     command: tuple[str, ...] = ()

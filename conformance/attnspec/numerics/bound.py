@@ -38,12 +38,14 @@ UNDERFLOWN_SQUARE = 1e-300     # more than any square that underflows
 class WeightError:
     """The error of each attended weight before it is divided by the row's sum.
 
-    error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row. excess
-    (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the sum of weight·exp(-error).  mass
-    (B,H,T): the sum of excess over least; beyond 1 the hull of the values is the better bound.
-    chain (B,H,T,1): roundings of an online sum of the row's weights.  rescales (B,H,T,1): how many
-    of its blocks may rescale.  normaliser (B,H,T,1): the relative error that a stored log-sum-exp
-    gives all weights of a row; 0, of any shape, where none is stored.
+    error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row.
+    excess (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the sum of weight·exp(-error).
+    mass (B,H,T): the sum of excess over least; beyond 1 the hull of the values is the better
+    bound.
+    chain (B,H,T,1): roundings of an online sum of the row's weights.
+    rescales (B,H,T,1): how many of its blocks may rescale.
+    normaliser (B,H,T,1): the relative error that a stored log-sum-exp gives all weights of a row;
+    0, of any shape, where none is stored.
     """
 
     error: Array

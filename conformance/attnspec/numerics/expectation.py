@@ -119,17 +119,21 @@ class Expectation:
     """The truth (float64; long double for a float64 subject), with its allowance (float64), and
     where it counts.
 
-    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).  weights, weights_allowance:
-    (B,H,T,S); both exactly 0 where a key is hidden.  logits, logits_allowance: (B,H,T,S), logits
-    less the row's largest (hidden: -inf); the allowance is that of log(weight) less the top key's
-    log(weight), infinite where the weight may underflow.  row_sum_allowance: (B,H,T), how far an
-    honest row of weights may sum from 1.  visible: (B,H,T,S) bool, with weights, logits and what
-    is typical, or asked for alone.  empty: (B,H,T) bool, rows without a visible key; their truth
-    is written as zeros.  claimed: (B,H,T) bool, rows that are not empty and lie in the domain of
-    the bound. Elsewhere nothing may be judged.  output_claimed: the same for `output`: `claimed`
-    itself; of a layer (B,T), where all heads are. typical_spread, typical_sure (B,H,T,Dv),
-    typical_strain (B,H,T,1): what `typical_allowance` is made of.  lse, lse_allowance: (B,H,T),
-    where they are asked for, the natural logarithm; -inf on rows without a visible key.
+    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).
+    weights, weights_allowance: (B,H,T,S); both exactly 0 where a key is hidden.
+    logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the
+    allowance is that of log(weight) less the top key's log(weight), infinite where the weight may
+    underflow.
+    row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
+    visible: (B,H,T,S) bool, with weights, logits and what is typical, or asked for alone.
+    empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
+    claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere
+    nothing may be judged.
+    output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
+    typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is
+    made of.
+    lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows
+    without a visible key.
     gradients: by name of the input, where they are asked for, alone. What was not asked for
     (`parts`; the row sums come with the weights, the output with what is typical) has length 0
     along every axis.
@@ -175,12 +179,13 @@ def expect(
     see `Expectation`.
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or
-    undefined, the recommended answer is.  scale_width: the width whose 1/sqrt is the default scale
-    (None: D).  rows: the indices along T to judge; the T axes of the result are then as long as
-    `rows`.  parts: what to compute, for speed; `typical` must be asked for, and is for values
-    without structure only.  screens: look at every entry, but cheaply: the truth is in float64 for
-    a float64 subject too, and allowances may be larger than need be; they pay for the truth's own
-    error.
+    undefined, the recommended answer is.
+    scale_width: the width whose 1/sqrt is the default scale (None: D).
+    rows: the indices along T to judge; the T axes of the result are then as long as `rows`.
+    parts: what to compute, for speed; `typical` must be asked for, and is for values without
+    structure only.
+    screens: look at every entry, but cheaply: the truth is in float64 for a float64 subject too,
+    and allowances may be larger than need be; they pay for the truth's own error.
     """
     # codes stand for numbers: the definition knows those alone
     subject, attended_problem = roundings_of(problem, precision), read_entries(problem)

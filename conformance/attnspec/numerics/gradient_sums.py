@@ -66,10 +66,10 @@ class Sums:
 class Summing:
     """How a sum is formed.
 
-    scale: what its terms are multiplied by at the end.  extra: the relative error of that. length:
-    of the axes along which it runs.  heads: how many share the input. is_of_bias: whether it is
-    summed as the gradient of a bias is, from terms that are stored. is_wide: whether it is stored
-    no more coarsely than it is computed, unless all such terms are.
+    scale: what its terms are multiplied by at the end.  extra: the relative error of that.
+    length: of the axes along which it runs.  heads: how many share the input.
+    is_of_bias: whether it is summed as the gradient of a bias is, from terms that are stored.
+    is_wide: whether it is stored no more coarsely than it is computed, unless all such terms are.
     """
 
     scale: float = 1.0

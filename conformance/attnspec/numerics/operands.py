@@ -252,12 +252,14 @@ class Operands:
     judged rows only.
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible
-    (B,H,T,S), or None where every key is; counts (B,H,T): how many keys each query attends to;
+    (B,H,T,S), or None where every key is;
+    counts (B,H,T): how many keys each query attends to;
     usable (B,H,T): False where a row sees a key, value or bias that is not finite, or where the
     batch entry has no such query. `held` and held_key are of the finite hidden entries too, which
-    key and value need not hold: they can overflow a subject's storage.  has_sink: the last key is
-    a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what aspects add,
-    which `bias` holds, the largest number that it may be made from; None where none adds.
+    key and value need not hold: they can overflow a subject's storage.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
+    reach (B,H,T,S): of what aspects add, which `bias` holds, the largest number that it may be
+    made from; None where none adds.
     entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`
     count; None where it stores them as they are.
     """
@@ -299,7 +301,8 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str],
     """
     visible = _visible_or_none(problem, conventions, rows)
     if visible is None:
-        return np.ones(_score_shape(problem, rows), dtype=bool)
+        sizes, queries = problem.sizes, problem.sizes.T if rows is None else len(rows)
+        return np.ones((sizes.B, sizes.H, queries, sizes.S), dtype=bool)
     return visible
 
 
@@ -329,12 +332,9 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
     hiding = [part for part in parts if part is not None]
     if not hiding:
         return None
-    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _score_shape(problem, rows))
-
-
-def _score_shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
-    sizes = problem.sizes
-    return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
+    sizes, queries = problem.sizes, problem.sizes.T if rows is None else len(rows)
+    return np.broadcast_to(functools.reduce(np.logical_and, hiding),
+                           (sizes.B, sizes.H, queries, sizes.S))
 
 
 def own_places(problem: Problem, conventions: Mapping[str, str],

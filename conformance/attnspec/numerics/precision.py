@@ -58,24 +58,29 @@ USUAL_ULPS: Mapping[str, float] = MappingProxyType(
 class Precision:
     """The rounding points of a class, all of them for inputs of `dtype`.
 
-    output: what is returned.  accumulate: both matrix products.  softmax: subtraction,
-    exponential, division.  row_sum: the accumulator of the softmax's denominator.  logits,
-    weights: what they are stored in.  prescale: what query (and key) are rounded to after being
-    multiplied by (part of) the scale.  scale: what the constant is rounded to.  logsumexp: what
-    the logarithm of the denominator is stored in, where weights are formed as exp(logit -
-    logsumexp). *_roundings: how many roundings there are of each (logits: one more with a bias).
+    output: what is returned.  accumulate: both matrix products.
+    softmax: subtraction, exponential, division.
+    row_sum: the accumulator of the softmax's denominator.
+    logits, weights: what they are stored in.
+    prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.
+    scale: what the constant is rounded to.
+    logsumexp: what the logarithm of the denominator is stored in, where weights are formed as
+    exp(logit - logsumexp).
+    *_roundings: how many roundings there are of each (logits: one more with a bias).
     exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of
-    float32 (of float64 where they are computed in it), whatever else is declared.  tanh_by_exp:
-    that tanh is formed from an exponential, and its error is in ulps of 1.  block: keys per step
-    of an online softmax, at the least.  systematic: how small an error that is the same everywhere
-    is kept: `accumulator`, some units of what is computed in; `output`, a sixteenth of a unit of
-    the output (see `score.py`). angle: of a rotary embedding, its frequencies, their products with
-    positions, cos and sin; rotation: what cos and sin are stored in, and their products with
-    features.  pow_ulps, sincos_ulps: the documented errors of pow, and of cos and sin, in such
-    ulps of 1.  dequantised: what a code times its scale, and the scale itself, are rounded to.
-    bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may
-    become 0 anywhere. stored_*: the format in which a kernel stores an array, or its weights, as
-    an aspect reads it; None where it stores what it is given.
+    float32 (of float64 where they are computed in it), whatever else is declared.
+    tanh_by_exp: that tanh is formed from an exponential, and its error is in ulps of 1.
+    block: keys per step of an online softmax, at the least.
+    systematic: how small an error that is the same everywhere is kept: `accumulator`, some units
+    of what is computed in; `output`, a sixteenth of a unit of the output (see `score.py`).
+    angle: of a rotary embedding, its frequencies, their products with positions, cos and sin;
+    rotation: what cos and sin are stored in, and their products with features.
+    pow_ulps, sincos_ulps: the documented errors of pow, and of cos and sin, in such ulps of 1.
+    dequantised: what a code times its scale, and the scale itself, are rounded to.
+    bias_in_accumulator: the bias may seed the sum of products.
+    flushes_subnormals: they may become 0 anywhere.
+    stored_*: the format in which a kernel stores an array, or its weights, as an aspect reads it;
+    None where it stores what it is given.
     """
 
     grade: str

@@ -67,20 +67,19 @@ def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
     if operands.bend is not None:
         bent_dots = operands.bend.bend(bent_dots, real)
     logits = bent_dots if operands.bias is None else bent_dots + operands.bias
-    largest = _hide_logits(logits, operands).max(axis=-1, keepdims=True, initial=-np.inf)
+    visible_logits = logits
+    if operands.visible is not None:
+        visible_logits = np.where(operands.visible, logits, -np.inf)
+    largest = visible_logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
-    weights = np.exp(_hide_logits(shifted, operands))
+    exponents = shifted
+    if operands.visible is not None:
+        exponents = np.where(operands.visible, shifted, -np.inf)
+    weights = np.exp(exponents)
     total = weights.sum(axis=-1)
     output = (_dot_products(weights, operands.value.swapaxes(-1, -2), real)
-              / divisor(total)[..., None])
+              / np.where(total == 0, 1, total)[..., None])
     return Truth(dots, bent_dots, logits, shifted, weights, total, output)
-
-
-def _hide_logits(logits: Array, operands: Operands) -> Array:
-    """(B,H,T,S): the logits, -inf where a key is hidden."""
-    if operands.visible is None:
-        return logits
-    return np.where(operands.visible, logits, -np.inf)
 
 
 def divisor(total: Array) -> Array:

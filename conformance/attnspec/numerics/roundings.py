@@ -180,16 +180,18 @@ def _lost_exp(precision: Precision) -> float:
 class BackwardPrecision:
     """The rounding points of a backward pass: flags, and counts of roundings to the inputs' dtype.
 
-    weights: of P before its product with the output's gradient.  kept: of P as it meets dP -
-    delta.  products: of dP.  logits: of dS, and of what is behind a bend once more.  group: of a
-    head's dK and dV before those of its group are summed.  bias: of dBias before it is summed
-    along the axes along which the bias is broadcast.  results: of each gradient (where the scale
-    is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
-    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta
-    comes from the output, or from a P that was divided by its own sum.  partial: after so many
-    terms a partial sum of a gradient is stored in the dtype; 0 means never.  partial_biases: the
-    same of the gradient of a bias of a layer's projection.  reason: where this is documented, or
-    how it was established.
+    weights: of P before its product with the output's gradient.
+    kept: of P as it meets dP - delta.  products: of dP.
+    logits: of dS, and of what is behind a bend once more.
+    group: of a head's dK and dV before those of its group are summed.
+    bias: of dBias before it is summed along the axes along which the bias is broadcast.
+    results: of each gradient (where the scale is multiplied in afterwards, 2).
+    is_of_returned: delta is formed of the output as it is returned.
+    is_recomputed: P is formed anew, as exp(logit - logsumexp).
+    is_normalised: delta comes from the output, or from a P that was divided by its own sum.
+    partial: after so many terms a partial sum of a gradient is stored in the dtype; 0 means never.
+    partial_biases: the same of the gradient of a bias of a layer's projection.
+    reason: where this is documented, or how it was established.
     """
 
     weights: int = 1
@@ -296,12 +298,15 @@ class BackwardRoundings:
     """A backward class as plain numbers.
 
     Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind
-    together); of_output: of the output of which delta is formed;  one: a single rounding to the
-    dtype of the inputs; bend_error: of all that is stored behind a bend;  scale: of a scale on
-    both sides, query and key. Absolute: underflow, what one underflow in the dtype of the inputs
-    loses; lost_logits, what dS loses; lost_inside, what one loses in a softmax whose format is
-    coarser than the dtype, 0 if it is not.  largest, largest_inside: what the dtype, and such a
-    softmax, can hold.
+    together);
+    of_output: of the output of which delta is formed;
+    one: a single rounding to the dtype of the inputs;
+    bend_error: of all that is stored behind a bend;
+    scale: of a scale on both sides, query and key.
+    Absolute: underflow, what one underflow in the dtype of the inputs loses; lost_logits, what dS
+    loses; lost_inside, what one loses in a softmax whose format is coarser than the dtype, 0 if it
+    is not.
+    largest, largest_inside: what the dtype, and such a softmax, can hold.
     """
 
     forward: Roundings

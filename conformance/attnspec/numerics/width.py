@@ -51,9 +51,9 @@ class Mistake:
     """A plain mistake.
 
     name: as a sentence says it ("…, conforms").  answer: its answer to a problem, in float64.
-    sizes, causal: of the problem on which single entries show it.  of_empty_row: whether it shows
-    in a row without keys.  is_everywhere: whether it moves all outputs, so that their mean shows
-    it, too.
+    sizes, causal: of the problem on which single entries show it.
+    of_empty_row: whether it shows in a row without keys.
+    is_everywhere: whether it moves all outputs, so that their mean shows it, too.
     """
 
     name: str

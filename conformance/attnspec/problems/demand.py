@@ -337,12 +337,13 @@ class Demand:
     """The problems of a clause, and how they are looked at. Clauses with equal demands are dealt
     the same sizes.
 
-    reads: whether weights are read out through the values.  cut_axes: those along which a run
-    takes a problem apart.  runs: how many runs a case has.  passes: 2 where gradients are
-    compared, for a call forward and one back.  projects: whether the subject is a layer, whose
-    projections cost, too.  flips: whether variants of the subject are asked, which may compile for
-    every shape.  pool: the name of the clauses that share out the pairs of sizes. A clause that is
-    added to one leaves the sizes of the others as they are.
+    reads: whether weights are read out through the values.
+    cut_axes: those along which a run takes a problem apart.  runs: how many runs a case has.
+    passes: 2 where gradients are compared, for a call forward and one back.
+    projects: whether the subject is a layer, whose projections cost, too.
+    flips: whether variants of the subject are asked, which may compile for every shape.
+    pool: the name of the clauses that share out the pairs of sizes. A clause that is added to one
+    leaves the sizes of the others as they are.
     """
 
     domain: Domain

@@ -185,12 +185,14 @@ def domain(
 
     kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose.
     always, sometimes: optional keywords that are used in every case, or in about half (only if the
-    subject takes them).  lengths: how T and S compare.  grouped: whether query heads share
-    key/value heads. families, masks, biases: how entries are made; `any` leaves out those built
-    for one purpose, and for problems judged by a law of chance (generic, long, panel) all with a
-    structure.  scales: values of the keyword `scale`.  inputs: whether a layer is fed three
-    arrays, two (a memory), or one. min_*: the least B, H, T, S, D and Dv.  A list in the plural of
-    another keyword's name: the values of that keyword.
+    subject takes them).
+    lengths: how T and S compare.  grouped: whether query heads share key/value heads.
+    families, masks, biases: how entries are made; `any` leaves out those built for one purpose,
+    and for problems judged by a law of chance (generic, long, panel) all with a structure.
+    scales: values of the keyword `scale`.
+    inputs: whether a layer is fed three arrays, two (a memory), or one.
+    min_*: the least B, H, T, S, D and Dv. A list in the plural of another keyword's name: the
+    values of that keyword.
 
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot
     have.

@@ -225,10 +225,12 @@ MOST_FEATURES = 2**12
 class Recipe:
     """What a case is made from.
 
-    features: the optional keywords in use.  drawn: the clause's drawn values.  mask: `none` unless
-    it is a feature.  bias, scale, values: used only where they are features; `values` has those of
-    other keywords by name.  M: the model width of a layer, else 0.  inputs: of a layer: separate,
-    memory (key = value), or one (query = key = value).
+    features: the optional keywords in use.  drawn: the clause's drawn values.
+    mask: `none` unless it is a feature.
+    bias, scale, values: used only where they are features; `values` has those of other keywords by
+    name.
+    M: the model width of a layer, else 0.
+    inputs: of a layer: separate, memory (key = value), or one (query = key = value).
     """
 
     sizes: Sizes

@@ -217,10 +217,11 @@ class SizePlan:
     """Sizes for the clauses of a subject at one dtype.
 
     demands: all that a run may put to it. Each is dealt its part of the pairs, whichever are tried
-    in the end.  compiles: whether a compiler runs for every new shape: then all clauses share few
-    sizes.  flip_sizes: how many sizes the clauses share that ask variants which compile.  blocks:
-    those that the subject declares.  hurries: whether what compiles has little time, so that
-    clauses share only a few sizes.
+    in the end.
+    compiles: whether a compiler runs for every new shape: then all clauses share few sizes.
+    flip_sizes: how many sizes the clauses share that ask variants which compile.
+    blocks: those that the subject declares.
+    hurries: whether what compiles has little time, so that clauses share only a few sizes.
     """
 
     demands: tuple[Demand, ...]

@@ -72,13 +72,16 @@ class TrialEnded(BaseException):
 class Tally:
     """What a trial has met so far.
 
-    tried_count: the problems that were put, with a claim or without.  silent_reasons: the reasons
-    of those without.  work: what the cases cost (`count_work`).  claimed_recipes: the cases about
-    which something was claimed.  word_refusals: what the subject turned out to refuse clearly,
-    which ended the trial. named_sizes: the sizes that a user names, and those beside, each with
-    why nothing was tried there; "" if it was. sample: so many cases stand for all; 0 if none do.
-    triples: of features that acted together in a case. held_recipes: those about which something
-    was claimed, and which held.  first_failing: the case that failed first, as it was met.
+    tried_count: the problems that were put, with a claim or without.
+    silent_reasons: the reasons of those without.  work: what the cases cost (`count_work`).
+    claimed_recipes: the cases about which something was claimed.
+    word_refusals: what the subject turned out to refuse clearly, which ended the trial.
+    named_sizes: the sizes that a user names, and those beside, each with why nothing was tried
+    there; "" if it was.
+    sample: so many cases stand for all; 0 if none do.
+    triples: of features that acted together in a case.
+    held_recipes: those about which something was claimed, and which held.
+    first_failing: the case that failed first, as it was met.
     is_cut_short: whether cases were left out.
     """
 
@@ -252,10 +255,12 @@ class CaseJudge:
         draws = self.check.draw_values(problem, recipe.drawn)
         runs = self.check.pose(problem, draws, recipe.without_drawn.text, evaluator.conventions,
                                evaluator.precision)
+        scene = Scene(evaluator.subject, evaluator.dtype, evaluator.conventions, runs, evaluator,
+                      draws, compiles=self.compiles)
         # the cases of a clause that is not searched share a rate of false alarms
-        cases = max(1, len(self._fixed_recipes))
-        return Scene(evaluator.subject, evaluator.dtype, evaluator.conventions, runs, evaluator,
-                     draws, cases=cases, compiles=self.compiles)
+        if self.check.domain.kind in FIXED_KINDS:
+            scene = replace(scene, cases=max(1, len(self._fixed_recipes)))
+        return scene
 
     @property
     def _fixed_recipes(self) -> tuple[Recipe, ...]:

@@ -45,17 +45,21 @@ class Trial(CaseJudge):
     """A clause, a subject on its evaluator, and how hard to look.
 
     cases: how many; 0: as the effort says. A trial that does not shrink ends at its first failure.
-    max_cases: end after so many of the very same cases; 0 sets no end.  max_work: end where the
-    cases have cost so much.  failed_before: a case that failed at another dtype, already shrunk;
-    at a glance, or where it is explained, it stands for the one that failed if it fails here too.
+    max_cases: end after so many of the very same cases; 0 sets no end.
+    max_work: end where the cases have cost so much.
+    failed_before: a case that failed at another dtype, already shrunk; at a glance, or where it is
+    explained, it stands for the one that failed if it fails here too.
     raised_before: what the subject has raised under other clauses; at a glance that is not shrunk
-    again.  small_sizes: those to which failing cases of other clauses were shrunk. shapes: the
-    sizes that the clause was dealt in its run; None: those that it would be dealt alone.
-    named_sizes: those that a user names, which are tried whatever they cost. sample: so many of
-    the openings stand for all cases; 0: all are tried. tell_failure: it is told the case that
-    fails first, before a smaller one is looked for. compiling_ends: how many seconds compilers may
-    have taken in all for it to go on. is_explained: whether what is known of the subject explains
-    what a case shows: then it is shrunk by few attempts.
+    again.
+    small_sizes: those to which failing cases of other clauses were shrunk.
+    shapes: the sizes that the clause was dealt in its run;
+    None: those that it would be dealt alone.
+    named_sizes: those that a user names, which are tried whatever they cost.
+    sample: so many of the openings stand for all cases; 0: all are tried.
+    tell_failure: it is told the case that fails first, before a smaller one is looked for.
+    compiling_ends: how many seconds compilers may have taken in all for it to go on.
+    is_explained: whether what is known of the subject explains what a case shows: then it is
+    shrunk by few attempts.
     """
 
     cases: int = 0
