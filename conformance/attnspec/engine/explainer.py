@@ -1,8 +1,7 @@
-"""Explains why something failed: where it begins, what it is like, what to do. Loaded for a first
-failure alone.
+"""Explains why something failed: where it begins, what it is like, what to do.
 
-What fails after other calls is put to the function once more in a new process, to see whether it
-fails by itself.
+It is loaded for a first failure alone. A case that fails after other calls is put to the function
+once more in a new process, to see whether it fails by itself.
 """
 
 from __future__ import annotations
@@ -41,24 +40,25 @@ from attnspec.trials.judging import LoggingEvaluator, Violated
 from attnspec.trials.trial import CONVENTION_RELATION, Trial, conventions_of
 
 MAX_PROCESSES = 2
-"""So many failing cases are put to a new process: each costs the imports of a framework."""
+"""At most so many failing cases are put to a new process: each costs the imports of a framework."""
 
-HOLDS_ALONE = "the answer depends on earlier calls, or on chance: in a new process, the case alone holds"
-"""What is said where no fault of the catalogue is like it, and beside the one that is."""
+HOLDS_ALONE = ("the answer depends on earlier calls, or on chance: in a new process, "
+               "the case alone holds")
+"""What is said if no fault of the catalogue explains it, and beside one that does."""
 
 _STATEFUL_EXPLANATION = Explanation(
-    HOLDS_ALONE, "Look for what outlives a call (a cache, a buffer, a counter), or for numbers that are drawn. The "
-                 "line `again` puts the case alone, which holds: judge the whole clause to see it fail", "")
+    HOLDS_ALONE, "Look for what outlives a call (a cache, a buffer, a counter), or for numbers "
+                 "that are drawn. The line `again` puts the case alone, which holds: judge the "
+                 "whole clause to see it fail", "")
 
 
 @dataclass(slots=True)
 class FreshProcessRerun:
-    """Puts a failing case to its subject again in a new process, to tell whether it fails by
-    itself or only after other calls. Nothing is found out of a subject that does not live in a
-    process of its own.
+    """Runs a failing case again in a new process, to tell whether it fails by itself.
 
-    _known_beginnings: the sizes at which cases begin to fail that hold by themselves; what begins
-    there is the same mistake.
+    It may fail only after other calls. Nothing is found out about a subject that does not live in
+    a process of its own.  _known_beginnings: the sizes at which cases begin to fail that hold by
+    themselves; what begins there is the same mistake.
     """
 
     subject: Subject
@@ -70,24 +70,25 @@ class FreshProcessRerun:
         return bool(evidence.begins) and evidence.begins in self._known_beginnings
 
     def refine_diagnosis(self, diagnosis: Diagnosis, trial: Trial, evidence: Evidence,
-                         anew: Callable[[], Diagnosis]) -> Diagnosis:
-        """The diagnosis with what a new process says, where no fault or one with a memory is like
-        the failure.
+                         diagnose_again: Callable[[], Diagnosis]) -> Diagnosis:
+        """The diagnosis with what a new process shows, if no fault, or one with a memory, explains
+        it.
 
-        anew: diagnoses the case once more; asked where it fails by itself and a fault with a
-        memory was named. A recommendation is not worth a new process.
+        diagnose_again: diagnoses the case once more; asked where it fails by itself and a fault
+        with a memory was named. A recommendation is not worth a new process.
         """
         is_of_memory = any(each.stage == Stage.STATE.value for each in diagnosis.likely_faults)
         if not self._may_ask(trial) or (diagnosis.likely_faults and not is_of_memory):
             return diagnosis
         if self._holds_in_fresh_process(trial, Recipe.parse(evidence.recipe)):
-            self._known_beginnings |= {evidence.begins} if not diagnosis.likely_faults else set()
+            if not diagnosis.likely_faults:
+                self._known_beginnings.add(evidence.begins)
             return replace(diagnosis, located_stage=HOLDS_ALONE)
         self._processes_left -= 1
         if not is_of_memory:
             return diagnosis
         self.subject.callee.forget()
-        return anew()
+        return diagnose_again()
 
     def _may_ask(self, trial: Trial) -> bool:
         is_must = trial.check.clause.level is Level.MUST
@@ -100,9 +101,7 @@ class FreshProcessRerun:
 
 
 def mark_as_stateful(evidence: Evidence) -> Evidence:
-    """Marks evidence as that of a function with a memory: it holds by itself and is like no fault,
-    so at which sizes it was seen says nothing.
-    """
+    """Marks evidence as that of a function with a memory: at which sizes it fails says nothing."""
     return replace(evidence, begins="", explained=_STATEFUL_EXPLANATION)
 
 
@@ -139,32 +138,31 @@ class Explainer:
             return False
 
     def explain_failure(self, trial: Trial, evidence: Evidence,
-                        ended: SubjectRaised | Violated | None = None, first: Recipe | None = None,
-                        held: Sequence[Recipe] = ()) -> Evidence:
+                        error: SubjectRaised | Violated | None = None, first: Recipe | None = None,
+                        holding: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        ended: how the case failed.  first: the case that failed, as it was met.  held: the cases
-        that may
-        speak against it. What a known fault explains begins where that was seen to begin, or no
-        one looks where.
+        error: how the case failed.  first: the case that failed, as it was met.  holding: the
+        cases that may speak against it. What a known fault explains begins where that was seen to
+        begin, or no one looks where.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing
         lift, unless the plan has some diagnosed: a third of a subject's time; whoever replays the
         case is told.
         """
         if evidence.measured and evidence.measured.relation == CONVENTION_RELATION:
-            found = explain_undefined(self._subject, conventions_of(trial.check),
-                                      trial.evaluator.conventions)
-            return replace(evidence, explained=found)
-        if why := self._explained_by_its_ending(trial, evidence, ended):
+            explanation = explain_undefined(self._subject, conventions_of(trial.check),
+                                            trial.evaluator.conventions)
+            return replace(evidence, explained=explanation)
+        if why := self._explained_by_its_ending(trial, evidence, error):
             return replace(evidence, explained=why)
         is_known = (not trial.is_glance and bool(evidence.measured)
                     and self.is_known_fault(trial, Recipe.parse(evidence.recipe)))
         place = check_place(self._find_place(trial, evidence, searches=not is_known),
-                            evidence.recipe, held)
+                            evidence.recipe, holding)
         if trial.check.clause.holds_output:
             self._failing_recipes.append(evidence.recipe)
-            place = self._as_spoken_against(place, held)
+            place = self._as_spoken_against(place, holding)
         evidence = add_place(trial, evidence, place)
         # at a glance, too
         lift = None
@@ -172,10 +170,9 @@ class Explainer:
             lift = explain_missing_lift(self._subject, evidence.sentence)
         if lift:
             return replace(evidence, explained=lift)
-        is_further = Portions(self._plan,
-                              self._subject.declaration).is_further(trial.evaluator.dtype)
-        is_due = self._plan.diagnosed or not trial.is_glance
-        is_due = is_due and not _is_spent(trial)
+        portions = Portions(self._plan, self._subject.declaration)
+        is_further = portions.is_further(trial.evaluator.dtype)
+        is_due = not _is_spent(trial) and (self._plan.diagnosed or not trial.is_glance)
         if not is_due or not is_worth_explaining(trial, evidence, is_further=is_further):
             return evidence
         try:
@@ -186,36 +183,35 @@ class Explainer:
                 located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
     def _explained_by_its_ending(self, trial: Trial, evidence: Evidence,
-                                 ended: SubjectRaised | Violated | None) -> Explanation | None:
-        """What is said of a call that raises, or returns what is never an output."""
-        if isinstance(ended, SubjectRaised):
-            is_of_lift = explain_missing_lift(self._subject, evidence.sentence)
-            if is_of_lift:
+                                 error: SubjectRaised | Violated | None) -> Explanation | None:
+        """What is said about a call that raises, or returns what is never an output."""
+        if isinstance(error, SubjectRaised):
+            if explain_missing_lift(self._subject, evidence.sentence):
                 return None
-            return self._raising_explainer.explain(ended, trial.evaluator.dtype)
-        if ended and ended.no_array:
-            return self._raising_explainer.explain_return(ended.no_array)
+            return self._raising_explainer.explain(error, trial.evaluator.dtype)
+        if error and error.no_array:
+            return self._raising_explainer.explain_return(error.no_array)
         return None
 
     def _add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace,
                        first: Recipe | None, *, is_known: bool) -> Evidence:
-        """The evidence with the arithmetic that allows it or the faults that it is like.
+        """The evidence with the arithmetic that allows it, or the faults that it is like.
 
-        is_known: a fault that another failure is like is what it shows; no arithmetic is behind
-        that.
+        is_known: a fault that explains another failure explains it, so that no arithmetic does.
         What begins at the same sizes is the same mistake: where no fault was like it, none is
         looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
         evidence = _with_what_is_right(trial, recipe, evidence)
-        # without rounding, it asks for more
-        allowed = evidence.measured.allowance if evidence.measured else 0.0
-        if allowed and (wrong := explain_wrong_clause(trial, recipe, self._plan.spec_add)):
-            return replace(evidence, explained=wrong, begins="")
-        if evidence.measured and not is_known and (
-            explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place,
-                                                  first)):
-            return replace(evidence, explained=explained)
+        measured = evidence.measured
+        # a clause that allows no rounding asks for more than right answers
+        if measured and measured.allowance and (
+                explanation := explain_wrong_clause(trial, recipe, self._plan.spec_add)):
+            return replace(evidence, explained=explanation, begins="")
+        if measured and not is_known and (
+                explanation := self._arithmetic.explain(trial, recipe, measured.claimed, place,
+                                                        first)):
+            return replace(evidence, explained=explanation)
         if evidence.begins in self._unlike_beginnings or _is_spent(trial):
             return evidence
         if self._rerun.began_alike(evidence):
@@ -224,22 +220,24 @@ class Explainer:
         diagnosis = self._rerun.refine_diagnosis(diagnose(), trial, evidence, diagnose)
         if diagnosis.located_stage == HOLDS_ALONE and not diagnosis.likely_faults:
             return mark_as_stateful(evidence)
-        self._unlike_beginnings |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
+        if evidence.begins and not diagnosis.likely_faults:
+            self._unlike_beginnings.add(evidence.begins)
         # sizes matter as far as they make numbers large
         if diagnosis.located_stage.startswith(MAGNITUDE_CAUSE):
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
                        explained=find_way_out(trial, recipe, diagnosis, place.held_recipes))
 
-    def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
-        """The place of the last failing case; with what was told of earlier ones, where a case
-        that holds speaks against that and nothing else is told of this one.
+    def _as_spoken_against(self, place: FailurePlace, holding: Sequence[Recipe]) -> FailurePlace:
+        """The place of the last failing case, weakened as cases that hold require.
+
+        What was said of earlier cases is said of it, too, if nothing else is.
         """
-        weak = self._whereabouts.weakened_boundary(self._failing_recipes, held)
+        weak = self._whereabouts.weakened_boundary(self._failing_recipes, holding)
         if not weak or (place.begins not in {"", weak} and weaken_boundary(place.begins) != weak):
             return place
-        return replace(
-            place, begins=check_place(FailurePlace(weak), self._failing_recipes[-1], ()).begins)
+        begins = check_place(FailurePlace(weak), self._failing_recipes[-1], ()).begins
+        return replace(place, begins=begins)
 
     def _make_fresh_subject(self) -> Subject:
         """Makes the subject anew if it is attnspec's own; others' code is not loaded twice."""
@@ -248,7 +246,7 @@ class Explainer:
         return self._subject
 
     def _find_place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
-        """Finds at which sizes it fails and which entries are wrong. searches: for sizes, too."""
+        """Finds at which sizes it fails and which entries are wrong.  searches: for sizes, too."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
             return self._whereabouts.locate_failure(trial, Recipe.parse(evidence.recipe), failure,
@@ -268,5 +266,5 @@ def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evi
     asks_for_more = recipe.features & {GRAD, "return_lse"}
     if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MAX_WORK_BESIDE:
         return evidence
-    told = describe_right_quantities(trial.scene(recipe), recipe)
-    return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))
+    right = describe_right_quantities(trial.scene(recipe), recipe)
+    return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, right))))
