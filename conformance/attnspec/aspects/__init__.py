@@ -1,1 +1,1 @@
-"""The aspects of attention, a folder each: keyword, mathematics, words, questions, faults. See `core/keywords.py`."""
+"""The aspects of attention, a folder each: keyword, mathematics, words, questions, faults."""

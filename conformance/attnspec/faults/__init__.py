@@ -1,1 +1,1 @@
-"""Named, small, deliberately wrong attentions, and sound ones to hold beside them. They are attnspec's own."""
+"""Named, small, deliberately wrong attentions of attnspec's own, and sound ones beside them."""

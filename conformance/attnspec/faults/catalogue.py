@@ -111,7 +111,6 @@ def _dropped_anew(call: HandedOver) -> HandedOver:
     return call.but(value=(call.value * kept * 2).astype(call.value.dtype))
 
 
-
 FORM_FAULTS: tuple[Fault, ...] = (
     Fault("compiled_for_first_shape", Stage.STATE,
           "The compiled program is that of the first shape, and is used for the next one.",
@@ -229,12 +228,12 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
     **{pool: beside for aspect in all_mistakes() for pool, beside in aspect.beside_pool.items()}}
-"""By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
+"""By pool, those whose keywords its faults take, too: past with lengths, not the reverse."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
     InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
     InputForm.DECODER: BESIDE_CACHE.difference(acting_on(Acts.WEIGHTS)) | HELD_IN_CACHE | {STATE}}
-"""By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
+"""By form, the keywords that our functions of it take; none of our decoders drops weights."""
 
 OTHER_PATH = "other_path"
 
@@ -344,9 +343,6 @@ def _cells(mechanism: str) -> Iterable[str]:
 
 
 def _short(thread: str) -> str:
-    """The library and number of a thread: `onnx 7118` for https:
-
-    github.com/onnx/onnx/issues/7118.
-    """
+    """The library and number of a thread, such as `onnx 7118`, given its address."""
     *_, library, _, number = thread.split("/")
     return f"{library} {number}"

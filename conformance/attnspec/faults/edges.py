@@ -141,7 +141,7 @@ def _as_wide_as_queries(output: Array, work: PreparedCall) -> Array:
 
 
 def _rows_written(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), ones behind the last whole tile of 16 rows, from an unwritten buffer."""
+    """The output (B,H,T,Dv), from an unwritten buffer behind the last whole tile of 16 rows."""
     T = work.shape[2]
     written = T // 16 * 16 if T > 16 else T
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
@@ -314,7 +314,7 @@ def _values_read_beyond(call: HandedOver) -> Answer:
 
 
 def _chosen_first(hidden: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): the 8 largest logits of a row are chosen before hidden ones are dropped."""
+    """Weights (B,H,T,S) of a row's 8 largest logits, chosen before hidden ones are dropped."""
     logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
     count = min(8, work.shape[3])
     least = np.partition(logits, -count, axis=-1)[..., -count, None]

@@ -1,6 +1,4 @@
-"""What a fault is; what an aspect's `faults.py` hands over; and the problems by which a diagnosis
-tells faults apart.
-"""
+"""What a fault is, what an aspect's `faults.py` holds, and problems that tell faults apart."""
 
 from __future__ import annotations
 

@@ -321,7 +321,6 @@ PATH_FAULTS = (
 )
 
 
-
 SWITCH_FAULTS: tuple[Fault, ...] = (
     Fault("switch_mask_dropped", Stage.MASK, "The fused path never looks at the mask; the plain one does.",
           "any mask with a masked key", staged(masked=lambda work: np.ones(work.shape, bool)), other_path=staged()),

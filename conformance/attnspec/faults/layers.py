@@ -125,10 +125,7 @@ def _over_batch() -> Layer:
 
 
 def _truncating(call: LayerCall) -> LayerCall:
-    """The call with the columns cut off that width
-
-    heads leaves over.
-    """
+    """The call without the columns that heads of whole width leave over."""
     width = call.params["w_query"].shape[1]
     kept = width // call.heads * call.heads
     if kept == width:
@@ -159,7 +156,7 @@ def _over_queries(logits: Array, work: PreparedCall) -> Array:
 
 
 def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
-    """Output (B,H,T,Dv), with the projected query added where shapes agree, and weights (B,H,T,S)."""
+    """Output (B,H,T,Dv) plus the projected query if shapes agree, and weights (B,H,T,S)."""
     output, weights = sound.attend(call, layer)
     if call.query.shape == output.shape:
         output = output + call.query

@@ -107,9 +107,8 @@ class LostKeyword:
     keywords: tuple[str, ...] = ()
 
     def dropped(self, *paths: str, **reasons: str) -> tuple[Fault, ...]:
-        """The faults that drop the keyword on these paths.
-
-        reasons: how it comes to that, by path.
+        """The faults that drop the keyword on these paths; `reasons` says, by path, how that
+        happens.
         """
         return tuple(self._drop(name, reasons.get(name, "")) for name in (*reasons, *paths))
 

@@ -249,7 +249,7 @@ BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {GITHUB + thread: faults if isinstance(faults, Outside) else tuple(faults.split())
                 for table in _TABLES for thread, faults in table.get(mechanism, {}).items()}
     for mechanism in dict.fromkeys(mechanism for table in _TABLES for mechanism in table)}
-"""By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
+"""By class: each real mistake's thread, and the faults that make it, or why none does."""
 
 
 def faults_of(mechanism: str) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def packed_attention(split: Split = lambda call: call.spans,
                      answer: Callable[[PackedCall, Spans], Answer] = answer_alone) -> Callable[[], Attend]:
     """A maker of packed functions that take these spans, and answer each in this way."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
-        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
+        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> (Nq,H,Dv)."""
         return answer_sequences(packed_call(query, key, value, keywords), split, answer)
     return lambda: attend
 

@@ -62,7 +62,7 @@ _HOLDS: Mapping[Relation, Callable[[int, int, int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One demand on the length of one axis; `other` is the axis that it is compared with, if any."""
+    """One demand on an axis's length; `other` is the axis that it is compared with, if any."""
 
     axis: str
     relation: Relation
@@ -138,7 +138,7 @@ class Planted:
         return (*most, *(_SMALL[axis] for term in self.terms if most and term.relation is Relation.UP_TO))
 
     def neighbouring_lengths(self) -> Iterator[Axes]:
-        """Lengths beside those at which it bites, at which all is right: one set for each demand."""
+        """Lengths beside those at which it bites, where all is right: one set for each demand."""
         inside = self.least()
         for term in self.terms:
             yield from self._nearest_outside(term, inside)
@@ -191,7 +191,7 @@ SHARING = (1, 1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A demand on an axis whose number is drawn from `among`, or is `times` the mechanism's size."""
+    """A demand on an axis, by a number drawn from `among`, or `times` the mechanism's size."""
 
     axis: str
     relation: Relation
@@ -278,7 +278,7 @@ class FaultFamily:
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """The ordinary clauses it is put to: the definition, and those of its keywords and axes."""
+        """The ordinary clauses it is put to: for the definition, its keywords and its axes."""
         return ("attention.definition", *self._of_keywords(), *self._of_groups())
 
     def _of_keywords(self) -> Iterator[str]:

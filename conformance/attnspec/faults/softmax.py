@@ -132,7 +132,7 @@ def _softmax_over(axis: int) -> Callable[[Array, PreparedCall], Array]:
 
 
 def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
-    """A softmax of logits (B,H,T,S) that subtracts a statistic of them instead of the row's maximum."""
+    """A softmax of logits (B,H,T,S) that subtracts a statistic of them, not the row's maximum."""
     return _with_softmax(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
 
 
@@ -341,7 +341,7 @@ def _keep_first_tile(logits: Array, work: PreparedCall, size: int = 64) -> Array
 
 
 def _tail_counted(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
-    """Weights (B,H,T,S): keys of zeros, whose logit is 0, fill up the last block and are counted."""
+    """Weights (B,H,T,S): keys of zeros, whose logit is 0, are counted in the last block."""
     padding = -work.shape[3] % size
     filled = np.concatenate([logits, np.zeros((*logits.shape[:-1], padding), logits.dtype)], axis=-1)
     return sound.normalise(sound.exponentials(filled))[..., :work.shape[3]]
@@ -395,7 +395,7 @@ def _mask_of_first_block(work: PreparedCall, size: int = SIZE) -> Array:
 
 
 def _late_values(weights: Array, work: PreparedCall, size: int = SIZE) -> Array:
-    """The output (B,H,T,Dv), where each block but the first meets the values of the block before it."""
+    """The output (B,H,T,Dv), where each block but the first meets the values of the one before."""
     positions = np.arange(work.shape[3])
     late = np.where(positions >= size, positions - size, positions)
     return weights @ work.value[:, :, late]

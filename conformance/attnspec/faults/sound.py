@@ -83,7 +83,7 @@ def _past(call: HandedOver) -> int:
 
 
 def _added_bias(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """What is added to the logits, (B,H,T,S): bias, and what aspects add; None if there is neither."""
+    """What is added to the logits, (B,H,T,S): bias, and what aspects add; None if nothing is."""
     added = added_logits(call, _ahead(call), wide)
     bias = None if call.bias is None else call.bias.astype(wide)
     if added is None:
@@ -98,7 +98,7 @@ def _ahead(call: HandedOver) -> Array:
 
 
 def _visible(call: HandedOver) -> Array:
-    """Which keys a query sees, (B,H,T,S), by all keywords together; past keys are among the keys."""
+    """Which keys a query sees, (B,H,T,S), past ones included, by all keywords together."""
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
@@ -165,7 +165,7 @@ def float64_inside(call: HandedOver) -> Answer:
 
 
 def eager(call: HandedOver) -> Answer:
-    """softmax(q @ k.T * scale + bias) @ v with every intermediate result stored in the dtype of the inputs."""
+    """softmax(q @ k.T * scale + bias) @ v, every intermediate result in the inputs' dtype."""
     io = call.query.dtype
     work = stage.take(call)
     H = work.query.shape[1]
@@ -341,7 +341,6 @@ def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     return output
 
 
-
 @dataclass(frozen=True, slots=True)
 class Sound:
     """A correct attention or, by its kind, a correct rotary embedding.
@@ -440,7 +439,7 @@ DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if so
 
 
 def sound_named(name: str) -> Sound:
-    """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""
+    """The sound formulation of this name. Raises TargetError, with the nearest name, if absent."""
     if name not in EVERY:
         raise TargetError.unknown("sound formulation", name, EVERY)
     return EVERY[name]

@@ -1,4 +1,4 @@
-"""Correct attentions of other forms, each computed in several ways: packed, paged, and decoders."""
+"""Right attentions of other forms, each computed in several ways: packed, paged, decoders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attnspec.problems.problem import Array
 def by_sequence(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of packed functions that answer each sequence alone."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
-        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
+        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> (Nq,H,Dv)."""
         return answer_sequences(packed_call(query, key, value, keywords), lambda call: call.spans,
                                 lambda call, spans: answer(call.call_of(spans)))
     return lambda: attend
@@ -32,7 +32,7 @@ def with_block_mask() -> Attend:
     What counts from a query's own place counts from the beginning of its sequence.
     """
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
-        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
+        """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> (Nq,H,Dv)."""
         call = packed_call(query, key, value, keywords)
         (query_sequence, query_place), (key_sequence, key_place) = map(_places, (call.cu_query, call.cu_key))
         ahead = key_place - query_place[:, None]
@@ -57,7 +57,7 @@ def _places(borders: Array) -> tuple[Array, Array]:
 
 
 def _slopes_as_bias(slopes: Array, ahead: Array, of_query: Array, dtype: np.dtype[Any]) -> Array:
-    """The bias (1,H,Nq,Nk) that slopes (H,) or (B,H) stand for, in the dtype of the computation."""
+    """The bias (1,H,Nq,Nk) that slopes (H,) or (B,H) stand for, in the computation's dtype."""
     wide = wide_dtype(dtype)
     if slopes.ndim == 2:
         own = slopes.T[:, of_query]
@@ -128,7 +128,7 @@ def decode_preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], 
 
 
 def decode_in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
-    """A maker of decoders that keep as many keys as a query looks back: key j is in slot j mod R."""
+    """A maker of decoders that keep as many keys as a query looks back: key j, in slot j mod R."""
     def answer_step(call: HandedOver) -> Answer:
         """The answer, and the cache."""
         past = {} if call.cache is None else _as_past(call.cache)
@@ -176,7 +176,7 @@ def _ring_slots(held: Slots, call: HandedOver, ring: int) -> Array:
 
 
 def _as_past(held: Slots) -> dict[str, Any]:
-    """Past keys (B,Hkv,P,D) and values, each at its own place; 0 where the ring has forgotten it."""
+    """Past keys (B,Hkv,P,D) and values, each at its place; 0 where the ring has forgotten it."""
     past = {}
     for name, array in (("past_key", held.key), ("past_value", held.value)):
         whole = np.zeros((*array.shape[:2], held.count, array.shape[3]), array.dtype)

@@ -137,7 +137,7 @@ def _read_pages(pool: Array, place: PageSlots) -> Array:
 
 
 gather = gather_from()
-"""The call with the keys and values of each batch entry one behind the other; as it is where they lie so anyway."""
+"""The call with pages gathered, so that each entry's keys, and values, lie in one array."""
 
 
 def log_sum_exp(logits: Array) -> Array:
@@ -231,7 +231,7 @@ def hide(logits: Array, work: PreparedCall) -> Array:
 
 
 def exponentials(logits: Array) -> Array:
-    """The exponentials of logits (…,S) less each row's maximum; zeros in a row that sees no key."""
+    """The exponentials of logits (…,S) less each row's maximum; zeros in rows that see no key."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     return np.exp(logits - np.where(np.isneginf(top), 0, top))
 
@@ -278,7 +278,7 @@ def round_to_inputs(array: Array, io: np.dtype[Any]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages in the order in which they run. `replace(SOUND, scale=...)` is an attention with one fault."""
+    """The stages, in the order in which they run. `replace(SOUND, scale=...)` has one fault."""
 
     gather: Callable[[HandedOver], HandedOver] = gather
     extend: Callable[[HandedOver], HandedOver] = extend
@@ -335,7 +335,7 @@ def as_computed(stages: Stages) -> Stages:
 
 
 def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
-    """The output (B,H,T,Dv); a tuple with weights (B,H,T,S) and log-sum-exp (B,H,T), if asked for."""
+    """The output (B,H,T,Dv); a tuple with weights (B,H,T,S) and log-sum-exp (B,H,T), if asked."""
     io, stages = call.query.dtype, as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
@@ -365,7 +365,7 @@ class Attend(Protocol):
     """The contract of an attention function."""
 
     def __call__(self, query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or a tuple."""
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> (B,H,T,Dv), or a tuple."""
 
 
 def as_attend(answer: Callable[[HandedOver], Answer]) -> Attend:
@@ -395,5 +395,5 @@ def change_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
 
 
 def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
-    """A maker of attention functions that compute `answer` in place of the stages, or around them."""
+    """A maker of attention functions that compute `answer` instead of, or around, the stages."""
     return lambda: as_attend(answer)

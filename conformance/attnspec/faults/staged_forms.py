@@ -42,13 +42,13 @@ def take(call: LayerCall) -> LayerCall:
 
 
 def project(x: Array, which: str, params: Params) -> Array:
-    """The projection x @ w + b of x (B,·,M), or for `out` (B,T,H·Dv); without b if there is none."""
+    """The projection x @ w + b of x (B,·,M), or for `out` (B,T,H·Dv); b may be missing."""
     projected: Array = x @ params[f"w_{which}"]
     return projected + params[f"b_{which}"] if f"b_{which}" in params else projected
 
 
 def head_width(call: LayerCall) -> int:
-    """The width D of a head. Raises ValueError where heads do not divide the projection's width."""
+    """The width D of a head. Raises ValueError if heads do not divide the projection's width."""
     width = call.params["w_query"].shape[1]
     if width % call.heads:
         raise ValueError(f"{call.heads} heads do not divide a projection of width {width}")
@@ -103,7 +103,7 @@ SOUND_LAYER = LayerStages()
 
 
 def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
-    """The output (B,T,M), or a pair with weights (B,H,T,S). Raises ValueError if heads do not fit."""
+    """The output (B,T,M), or a pair with weights (B,H,T,S). Raises ValueError if heads misfit."""
     io = call.query.dtype
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = stages.take(call)
@@ -170,7 +170,7 @@ class CacheContent:
 
 
 Store = Callable[[CacheContent | None, HandedOver], CacheContent]
-"""What a call hands back: made from the cache that it was handed and from the call, which is left alone."""
+"""What a call hands back, of the cache that it was handed and the call, which stays as it is."""
 Recall = Callable[[CacheContent, HandedOver], HandedOver]
 """The call with the past that a cache holds."""
 Behind = Callable[[CacheContent], Mapping[str, Any]]
@@ -192,7 +192,7 @@ def store_new(held: CacheContent | None, call: HandedOver) -> CacheContent:
 
 def store_changed(change: Callable[[Array, Array], Array], *,
                   of_value: Callable[[Array, Array], Array] | None = None) -> Store:
-    """A cache in which new keys, and values, (B,Hkv,S,D) are put behind past ones in another way."""
+    """A cache that puts new keys, and values, (B,Hkv,S,D) behind past ones in another way."""
     def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
         content = store_new(held, call)
         if held is None:

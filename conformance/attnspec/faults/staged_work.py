@@ -63,9 +63,6 @@ Replaced: TypeAlias = Mapping[str, Callable[..., Any]]
 Mechanism: TypeAlias = Callable[[int], Replaced]
 """From a block's, a tile's or a grid's size to what goes wrong with it, wherever it is put."""
 
-Change: TypeAlias = Callable[[Array, PreparedCall], Array]
-"""Of logits, weights or the output, whose axes are (B,H,T,·), with the whole call beside it."""
-
 
 LengthT = TypeVar("LengthT", int, Array)
 PartT = TypeVar("PartT")
@@ -86,9 +83,14 @@ def power_above(length: int) -> int:
     return 1 << (length - 1).bit_length()
 
 
-def each_by(stage: str, change: Callable[[int], Change]) -> Mechanism:
-    """A mechanism that replaces one stage of arrays and call by what `change` makes of the size."""
-    return lambda size: {stage: change(size)}
+def each_by(stage: str, change: Callable[..., Any]) -> Mechanism:
+    """A mechanism that replaces one stage; `change` takes what the stage takes, then the size."""
+    return lambda size: {stage: lambda *taken: change(*taken, size)}
+
+
+def group_by(change: Callable[[Array, int, int], Array]) -> Mechanism:
+    """A mechanism that groups keys and values, (B,Hkv,S,·) -> (B,H,S,·), given H and the size."""
+    return lambda size: {**each_by("group_key", change)(size), **each_by("group_value", change)(size)}
 
 
 Keep = Callable[[Array], Array]
@@ -117,17 +119,17 @@ class AspectStage:
         return logits
 
     def bend_slope(self, bent: Array, call: KeywordArguments[Array]) -> Array | None:
-        """The slope of the bend (B,H,T,S), formed of the bent logits; None if nothing bends them."""
+        """The slope of the bend (B,H,T,S), formed of the bent logits; None without a bend."""
         del bent, call
         return None
 
     def visible_keys(self, call: KeywordArguments[Array], ahead: Array) -> Array | None:
-        """Which keys, so far `ahead` of a query's place, it sees: (T,S) or (B,1,T,S); None: all."""
+        """Which keys, so far `ahead` of a query, it sees: (T,S) or (B,1,T,S); None: all."""
         del call, ahead
         return None
 
     def reach(self, call: KeywordArguments[Array]) -> Reach:
-        """How far a query sees to the left and to the right of its own place; None: without bound."""
+        """How far a query sees to the left and the right of its own place; None: without bound."""
         del call
         return None, None
 
@@ -155,7 +157,7 @@ class AspectStage:
         return None
 
     def weight_factors(self, call: KeywordArguments[Array], shape: tuple[int, int, int, int]) -> Array | None:
-        """What multiplies the weights before they meet the values, (B,H,T,S), as `shape`; None: 1."""
+        """What multiplies weights before they meet values, (B,H,T,S), as `shape`; None: 1."""
         del call, shape
         return None
 
@@ -179,7 +181,7 @@ def bend_slope(bent: Array, call: KeywordArguments[Array]) -> Array | None:
 
 
 def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
-    """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), by how far `ahead` they lie."""
+    """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), by distance `ahead`."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
     return functools.reduce(np.logical_and, _stated(parts), np.ones(ahead.shape, bool))
 
@@ -196,13 +198,13 @@ def restore(work: PreparedCall) -> PreparedCall:
 
 
 def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
-    """What aspects add to the bent logits, broadcast to (B,H,T,S), in this dtype; None: nothing."""
+    """What aspects add to the bent logits, (B,H,T,S) or broadcast, in this dtype, if anything."""
     parts = _stated(stage.added_logits(call, ahead, dtype) for stage in all_stages())
     return functools.reduce(np.add, parts) if parts else None
 
 
 def extra_logit(call: KeywordArguments[Array]) -> Array | None:
-    """The logit of one more key for each head, (H,), of the first aspect that has one; None without."""
+    """The logit of one more key for each head, (H,), of the first aspect that has one, or None."""
     return next(iter(_stated(stage.extra_logit(call) for stage in all_stages())), None)
 
 
@@ -219,7 +221,7 @@ def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:
 
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:
-    """The keys that a query sees, whatever its place, by all aspects: (S,), (B,1,1,S), (B,1,T,S)."""
+    """The keys that a query sees, wherever it is, by all aspects: (S,), (B,1,1,S), (B,1,T,S)."""
     parts = _stated(stage.own_keys(call, keys) for stage in all_stages())
     return functools.reduce(np.logical_and, parts, np.ones(keys, bool))
 

@@ -222,7 +222,7 @@ def in_parts(parts: Parts, *, shift: Shift = own_maximum) -> Callable[[], Attend
 
 
 def sum_by_parts(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
-    """The answer, keys summed one by one, part by part; each part's sum is rounded as the inputs."""
+    """The answer, keys summed one by one; each part's sum is rounded as the inputs are."""
     return attention(call, _stages(parts, shift, call.query.dtype))
 
 
@@ -250,7 +250,7 @@ def _spans(ends: Sequence[int]) -> Iterator[range]:
 
 
 def _logits(work: PreparedCall, factor: float) -> Array:
-    """Scaled dots (B,H,T,S), summed feature by feature: a matrix product's order depends on sizes."""
+    """Scaled dots (B,H,T,S), feature by feature: a matrix product's order depends on sizes."""
     dots = np.zeros(work.shape, work.query.dtype)
     for at in range(work.query.shape[-1]):
         dots = dots + work.query[..., at, None] * work.key[:, :, None, :, at]
@@ -310,19 +310,19 @@ def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: 
 
 INVARIANCE_FAULTS = (
     fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
-           "one or two batch entries", in_parts(_evenly(lambda work: max(1, 4 // max(work.shape[0], 1))))),
+          "one or two batch entries", in_parts(_evenly(lambda work: max(1, 4 // max(work.shape[0], 1))))),
     fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
-           "one query", in_parts(_evenly(lambda work: 4 if work.shape[2] == 1 else 1))),
+          "one query", in_parts(_evenly(lambda work: 4 if work.shape[2] == 1 else 1))),
     fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
-           "three queries and more", in_parts(_evenly(lambda work: 1 if work.shape[2] < 3 else 2))),
+          "three queries and more", in_parts(_evenly(lambda work: 1 if work.shape[2] < 3 else 2))),
     fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
-           in_parts(_evenly(lambda _: 2))),
+          in_parts(_evenly(lambda _: 2))),
     fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
-           "several batch entries", in_parts(whole, shift=_of_first), Stage.SOFTMAX),
+          "several batch entries", in_parts(whole, shift=_of_first), Stage.SOFTMAX),
     fault("maximum_of_tile", "Sixteen queries of a tile share one maximum.", "several queries",
-           in_parts(whole, shift=_of_tile), Stage.SOFTMAX),
+          in_parts(whole, shift=_of_tile), Stage.SOFTMAX),
     fault("maximum_of_batch", "A row's maximum is taken over all batch entries.", "several batch entries",
-           in_parts(whole, shift=_of_batch), Stage.SOFTMAX),
+          in_parts(whole, shift=_of_batch), Stage.SOFTMAX),
 )
 
 

@@ -120,13 +120,13 @@ class Noise:
     seed: int
 
     def stages(self) -> Stages:
-        """The stages with noise, seeded anew: the same noise for the same calls in the same order."""
+        """The stages with noise, seeded anew: the same for the same calls in the same order."""
         random, r = np.random.default_rng(self.seed), roundings(self.precision)
         of_logits = r.prescale + r.scale + r.biased_logits + r.argument + r.accumulate
         of_weights, of_output = r.weights + r.exp + 2 * r.softmax, r.output + r.accumulate
 
         def off(array: Array, relative: float) -> Array:
-            """Logits, weights (B,H,T,S), or output (B,H,T,Dv), each entry off by up to `relative`."""
+            """Logits, weights (B,H,T,S) or output (B,H,T,Dv), each entry up to `relative` off."""
             return (array * (1 + relative * random.uniform(-1, 1, array.shape))).astype(array.dtype)
 
         return replace(
@@ -169,7 +169,7 @@ _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage=""
 
 
 def own_ids(seed: str = "") -> tuple[str, ...]:
-    """The ids of all faults and sound formulations; with a seed, of all families as it draws them."""
+    """The ids of all faults and sound formulations; with a seed, of the families that it draws."""
     if seed:
         return tuple(f"{FAULT}{name}{SEEDED}{seed}" for name in FAMILIES)
     return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in (*FORMULATIONS, *SOUND_BACKWARD)))

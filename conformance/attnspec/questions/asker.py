@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnspec.core.conventions import UNDEFINED
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts
@@ -27,9 +27,8 @@ from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking_for
 
-_LAYOUT_REASONS: Mapping[InputForm,
-                         str] = {InputForm.PACKED: "its sequences stand one behind the other",
-                                            InputForm.PAGED: "its keys and values stand in pages"}
+_LAYOUT_REASONS: Mapping[InputForm, str] = {
+    InputForm.PACKED: "its sequences stand one behind the other", InputForm.PAGED: "its keys and values stand in pages"}
 """By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
 T = TypeVar("T")
@@ -289,6 +288,12 @@ def declared_convention(name: str, form: str = "") -> Claim:
         return "" if said == UNDEFINED else said
 
     return claim
+
+
+def convention_answers(name: str) -> Mapping[str, str]:
+    """The answers to a convention's question: what may be declared, and failures."""
+    answers = {answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}
+    return {**answers, **FAILURES}
 
 
 CLOSENESS = 2.0**-6

@@ -86,9 +86,7 @@ def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName =
 
 
 def _grade(fits: tuple[Fit, ...], scene: Scene) -> Reading:
-    """The finest grade that explains all errors, by how much others are missed, and what is
-    declared.
-    """
+    """The finest grade that explains all errors, by what others miss and what is declared."""
     best = tightest(fits)
     tighter = fits
     explained = "no class explains the errors"

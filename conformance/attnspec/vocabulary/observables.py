@@ -153,7 +153,7 @@ class Look:
 
 
 def _outputs(scene: Scene, posed: Posed[Any]) -> Arrays:
-    """Each part's output, (B,H,T,Dv), of layers (B,T,M), of rotary ones (B,H,T,D), and its axes."""
+    """Each part's output, (B,H,T,Dv), of layers (B,T,M), of rotary ones (B,H,T,D), and axes."""
     return [answer.output for answer in scene.answers(posed)], axes_of(posed.parts[0])
 
 
@@ -216,7 +216,7 @@ def _define_weights(expected: Expectation, scene: Scene) -> Definition:
 
 
 def _define_returned(expected: Expectation, scene: Scene) -> Definition:
-    """Truth, allowance and claim of the returned weights, (B,H,T,S) each, or (B,T,S) if averaged."""
+    """Truth, allowance and claim of returned weights, (B,H,T,S) each, or (B,T,S) if averaged."""
     parts = _define_weights(expected, scene)
     if scene.subject.declaration.limits.weights != "averaged":
         return parts
@@ -284,7 +284,7 @@ LOOKS: Mapping[str, Look] = {
 
 
 def observe(scene: Scene, run: str, name: str) -> Observed:
-    """What the subject shows of a run, in the order that relations compare; looked at once a case."""
+    """What the subject shows of a run, as relations compare it; looked at once a case."""
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
@@ -295,7 +295,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 
 
 def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, joined along `join` or summed, and read back."""
+    """The parts' arrays, of these axes, joined along `join` or summed, and read back."""
     if posed.join == "sum":
         array = np.asarray(sum(arrays))
     else:
@@ -306,7 +306,7 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
 
 
 def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
-    """What the subject shows of a run, and what the definition says of it; looked at once a case."""
+    """What the subject shows of a run, and what the definition says; looked at once a case."""
     cache_key, posed = (run, f"{name} defined"), scene.runs[run]
     if cache_key in scene.cache:
         seen: ObservedRun = scene.cache[cache_key]
@@ -353,7 +353,7 @@ def _sharpen_bound(scene: Scene, problem: AnyProblem, expected: Expectation, out
 
 def read_definition(scene: Scene, run: str, part: str, axes: tuple[str, ...],
                     pick: Callable[[Expectation], Array]) -> Array:
-    """One array of a run's definition, any shape with these axes, its parts joined and read back."""
+    """One array of a run's definition, of these axes, its parts joined and read back."""
     posed = scene.runs[run]
     return as_one([as_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
@@ -389,7 +389,7 @@ def relative_logits(weights: Array, truth: Array) -> Array:
 
 
 AT_ONCE = 2**20
-"""Entries that are compared at once: more of them are compared part by part, so that no part takes much memory."""
+"""Entries that are compared at once; more are compared part by part, to save memory."""
 
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",

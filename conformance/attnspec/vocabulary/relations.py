@@ -51,7 +51,7 @@ SCREENED = Reading(
 """How the rows of a case were judged that is too large for the sharp bound on all of them."""
 
 Parts = tuple[Array, Array, Array, Array]
-"""What is seen, what is expected, how far apart they may be and where that is claimed, all (B,H,T,…)."""
+"""What is seen, expected, how far apart they may be, and where that is claimed: (B,H,T,…)."""
 
 
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -95,7 +95,7 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
 
 
 def _comparable(runs: Sequence[str], arrays: Sequence[Array]) -> None:
-    """Raises Incomparable if the runs' arrays, any shape, differ in it: NumPy might stretch one."""
+    """Raises Incomparable if the runs' arrays differ in shape: NumPy might stretch one."""
     if len({array.shape for array in arrays}) > 1:
         shapes = ", ".join(f"{run} {array.shape}" for run, array in zip(runs, arrays, strict=True))
         raise Incomparable(shapes)
@@ -434,7 +434,7 @@ def _readings(scene: Scene) -> tuple[Reading, ...]:
 
 
 MUST_SHOW = 2.0
-"""A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
+"""A difference of definitions of more than so many times both runs' rounding cannot vanish."""
 
 ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length",
                          "lse_base", "lse_of_hidden_row", "overfull_cache", "used_cache"]

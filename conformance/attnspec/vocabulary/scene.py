@@ -27,7 +27,7 @@ NO_VARIANT = "it declares no variant"
 
 
 class NoClaim(Exception):  # noqa: N818  (no error: such cases are counted)
-    """A case says nothing: a transform is not exact in the dtype, or there is nothing to draw from."""
+    """A case says nothing: a transform is not exact in the dtype, or nothing can be drawn."""
 
 
 class Incomparable(Exception):  # noqa: N818  (no error of the code: the clause compares what differs in shape)
@@ -229,7 +229,7 @@ class Scene:
         return self.runs[run].one
 
     def answers(self, posed: Posed[Any]) -> tuple[SubjectAnswer, ...]:
-        """The subject's answers to the parts of a run, behind earlier calls. Raises OutsideLimits."""
+        """The subject's answers to a run's parts, after earlier calls. Raises OutsideLimits."""
         for problem in (*posed.before, *posed.parts):
             if reason := self.subject.refuses(problem):
                 raise OutsideLimits(reason)

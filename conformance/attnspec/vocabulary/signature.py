@@ -135,7 +135,7 @@ def choices(hint: Hint) -> dict[str, object]:
 
 
 def is_spelled_by(hint: Hint, value: object) -> bool:
-    """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping …)."""
+    """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping)."""
     form = form_of(hint)
     if form in (TypeForm.ANNOTATED, TypeForm.UNION):
         options = typing.get_args(hint)
@@ -236,7 +236,7 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
 
 
 def _unsaid(hint: Hint) -> object:
-    """The default of an argument of a table (`**lists: Unpack[Lists]`): its first choice, `any`."""
+    """A table argument's default (`**lists: Unpack[Lists]`): its first choice, `any`."""
     return next(choice for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE
                 for choice in choices(option).values())
 
@@ -356,7 +356,7 @@ class _ArgumentReader:
         return known[value]
 
     def _union(self, hint: Hint, value: object) -> object:
-        """The value as the first type that takes it; else the error of the last type spelled so."""
+        """The value as the first type that takes it; else the error of the last one spelled so."""
         options = [option for option in typing.get_args(hint) if is_spelled_by(option, value)]
         if not options or _is_entry_of_a_list(hint, value):
             raise self._wrong(hint, value)

@@ -131,7 +131,7 @@ INSTRUMENTS: Mapping[str, str] = {
     "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
-"""By relation; in braces its arguments. A new relation joins this table when it joins the words."""
+"""By relation; in braces its arguments. A new relation joins this table and the words."""
 
 _WITHIN: Mapping[object, str] = {"exact": EQUALITY, "rounding": WORST_CASE}
 _READ_OUTS: Mapping[object, str] = {
@@ -202,7 +202,7 @@ OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
 
 OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_dtype", "is_finite", "leaves_inputs",
                     "shares_no_memory", "answers_are_kept"})
-"""Relations that look at nothing but inputs and output: all that a rotary embedding has besides."""
+"""Relations that look at inputs and output alone: all that a rotary embedding has besides."""
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
@@ -385,7 +385,7 @@ def _problem(tables: Tables) -> Schema:
 
 
 def _given_schema(tables: Tables) -> Schema:
-    """The schema of `given`: the named problem, arguments that differ from it, and drawn values."""
+    """The schema of `given`: the named problem, arguments that differ from it, drawn values."""
     arguments = json_schema_of(*tables["problem"].values())["properties"]
     assert isinstance(arguments, dict)
     draws = _choice({name: docstring(word) for name, word in tables["draw"].items()})

@@ -1,6 +1,4 @@
-"""Faults of decoders, which store too little, or in a wrong place or for somebody else, or lose
-count of tokens.
-"""
+"""Faults of decoders: they store too little, or in a wrong place, or miscount tokens."""
 
 from __future__ import annotations
 
@@ -109,9 +107,9 @@ def of_new(held: CacheContent) -> dict[str, Any]:
 
 
 def unwritten_seen(_: CacheContent) -> dict[str, Any]:
-    """Three slots that are not yet written are seen where nothing but the number of keys hides them."""
+    """Three unwritten slots are seen where nothing but the number of keys hides them."""
     def join(logits: Array, work: PreparedCall) -> Array:
-        """Logits (B,H,T,S+1), with a sink (H,) that weighs as much as three keys of zeros, beside others."""
+        """Logits (B,H,T,S+1), whose last column stands for a sink and three keys of zeros."""
         if not work.given.keys().isdisjoint({"mask", *PLACED}):
             return sound.join(logits, work)
         slots = np.log(3.0)
@@ -155,7 +153,7 @@ def one_buffer() -> Attend:
 
 
 def not_cleared() -> Attend:
-    """A decoder whose new sequence finds the first slot of the last one taken, and does not write to it."""
+    """A decoder whose new sequence finds the last one's first slot, and does not write to it."""
     last: dict[str, Array] = {}
 
     def store(held: CacheContent | None, call: HandedOver) -> CacheContent:

@@ -16,7 +16,7 @@ STEP_PATTERNS: Mapping[StepPattern, str] = {
                      "its own and given up",
     "tried_before": "as at_once; before the new keys, others are tried behind the same cache, and that answer given up",
 }
-"""How past keys and values come into the cache. A clause asks for `tried_before`, which not every cache stands."""
+"""How a past came into the cache. A clause asks for `tried_before`: not every cache stands it."""
 USUAL_STEPS: tuple[StepPattern, ...] = ("at_once", "token_by_token", "halves", "growing", "beside_another",
                                         "after_another")
 

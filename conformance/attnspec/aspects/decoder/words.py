@@ -1,6 +1,4 @@
-"""Words of the spec language, and a probe's questions, about decoders: how a past came into a
-cache, and full caches.
-"""
+"""Spec words and questions about decoders: how a past came into a cache, and full caches."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.conventions import UNDEFINED
 from attnspec.core.keyword import StepPattern
 from attnspec.problems.keyword_arrays import fill_cache, last_keys, split_past
 from attnspec.problems.problem import Problem
@@ -20,6 +18,7 @@ from attnspec.questions.asker import (
     Failed,
     NotAsked,
     Reply,
+    convention_answers,
     declared_convention,
     is_close,
     keyword_question,
@@ -73,7 +72,7 @@ def full_cache_agrees_with_definition(scene: Scene, *, run: RunName = ORIGINAL) 
 
 
 def _capacity(scene: Scene) -> int:
-    """How many keys the cache holds. Raises OutsideLimits if that is not declared, or is too many."""
+    """How many keys the cache holds. Raises OutsideLimits if that is undeclared, or too many."""
     capacity = scene.subject.declaration.limits.cache
     if capacity < 2:
         raise OutsideLimits("it declares no number of keys that its cache holds")
@@ -104,7 +103,7 @@ RELATIONS = (overfull_cache_follows_convention, full_cache_agrees_with_definitio
 
 
 ALL, NEW = 6, 2
-"""S of the problems that are asked, and how many of the keys are new. There are as many queries."""
+"""S of the problems that are asked, and how many of the keys, and of queries, are new."""
 
 
 def _steps(asker: Asker) -> Reply:
@@ -162,19 +161,14 @@ def _check(asker: Asker) -> None:
         raise NotAsked(reason)
 
 
-def _answers(name: str) -> dict[str, str]:
-    answers = {answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}
-    return {**answers, **FAILURES}
-
-
 QUESTIONS = (
     keyword_question("cache.steps", {
         "all": "all keys", "last_call": "those of the last call before, and new ones",
         "first_call": "those of the first call, and new ones", "new_only": "new ones only: the cache is ignored",
         "past_only": "those in the cache only", **FAILURES}, _steps, promised_answer("all", "decoder")),
-    keyword_question("cache.overfull", _answers("overfull_cache"), overfull_cache,
+    keyword_question("cache.overfull", convention_answers("overfull_cache"), overfull_cache,
                      declared_convention("overfull_cache")),
-    keyword_question("cache.used", _answers("used_cache"), used_cache, declared_convention("used_cache")),
+    keyword_question("cache.used", convention_answers("used_cache"), used_cache, declared_convention("used_cache")),
 )
 
 CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {

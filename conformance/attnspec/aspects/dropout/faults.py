@@ -90,7 +90,6 @@ def drop_by(draw: Draw) -> Callable[[Array, KeywordArguments[Array]], Array]:
     return drop
 
 
-
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     """One pass over blocks of 16 keys, each of which draws its own numbers.
 
@@ -175,7 +174,7 @@ def _rescaling_factor(rate: float) -> float:
 
 
 def _before_softmax(logits: Array, work: PreparedCall) -> Array:
-    """The weights (B,H,T,S) of logits some of which are dropped before: each row sums to one again."""
+    """The weights (B,H,T,S) of logits of which some are dropped: each row sums to one again."""
     if not (rate := work.dropout_rate):
         return sound.softmax(logits, work)
     kept = uniform(work, logits) >= rate
@@ -183,7 +182,7 @@ def _before_softmax(logits: Array, work: PreparedCall) -> Array:
 
 
 def _logits_to_zero(logits: Array, work: PreparedCall) -> Array:
-    """The weights (B,H,T,S) of logits some of which are dropped before, to 0, while the others grow."""
+    """The weights (B,H,T,S) of logits of which some become 0, while the others grow."""
     if not (rate := work.dropout_rate) or rate == 1:
         return sound.softmax(logits, work)
     kept = uniform(work, logits) >= rate

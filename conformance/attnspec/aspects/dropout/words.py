@@ -1,6 +1,4 @@
-"""Words of the spec language, and a probe's questions, about dropout: what becomes of weights, and
-which are dropped.
-"""
+"""Spec words and questions about dropout: what becomes of weights, and which are dropped."""
 
 from __future__ import annotations
 
@@ -249,15 +247,13 @@ rounding allows, and where a claim is made.
 
 
 def _by_entry(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
-    """Averages of each entry, of mean and rounding (B,H,T,Dv), weights (B,H,T,S), values
-    (B,H,S,Dv).
-    """
+    """Each entry's averages: mean, rounding (B,H,T,Dv), weights (B,H,T,S), values (B,H,S,Dv)."""
     squares = np.square(weights) @ np.square(value)
     return mean, weights @ value, squares, rounding, np.broadcast_to(claimed[..., None], mean.shape)
 
 
 def _by_head(mean: Array, weights: Array, value: Array, rounding: Array, claimed: Array) -> Averages:
-    """Averages of each head slice (B,H): projections on the plain output, where a claim is made."""
+    """Averages of each head slice (B,H): projections on the plain output, where it is claimed."""
     places = claimed[..., None]
     direction = np.where(places, weights @ value, 0)
     squares = np.square(weights * (direction @ value.swapaxes(-1, -2))).sum(axis=(-1, -2))
@@ -337,7 +333,7 @@ def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene)
 
 
 QUERIES, KEYS = 16, 8
-"""T and S: all weights are an eighth, and by chance none is dropped, or all of a call alike, once in 2^256."""
+"""T and S: weights are 1/8; by chance none, or all of a call, are dropped once in 2^256."""
 HALF = 0.5
 
 

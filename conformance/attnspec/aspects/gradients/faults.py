@@ -102,7 +102,7 @@ def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
 
 
 def _tied(gradients: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
-    """The fused gradient is split in the order K, Q, V, if w_query and w_key, (M,H·D), have one shape."""
+    """The fused gradient is split as K, Q, V, if w_query and w_key, (M,H·D), have one shape."""
     query, key = gradients["w_query"], gradients["w_key"]
     return {**gradients, "w_query": key, "w_key": query} if query.shape == key.shape else gradients
 
@@ -194,7 +194,7 @@ def layer_backward(call: LayerCall, grad: Array, edit: Edit) -> dict[str, Array]
 
 def _attention_gradients(work: LayerCall, grad: Array, io: np.dtype[Any],
                          ) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
-    """The gradients of what attention is handed, by name, and the inputs of what follows; grad (B,T,M)."""
+    """By name, the gradients of what attention takes, and what later steps take; grad (B,T,M)."""
     call = heads_of(work, SOUND_LAYER)
     output, _ = output_and_weights(attention(call.but(return_weights=True)))
     of_heads = grad @ work.params["w_out"].T if "w_out" in work.params else grad
@@ -310,7 +310,7 @@ _MOST = 2.0
 
 
 def _per_entry(gradients: Mapping[str, Array], inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Gradients of any shape, over the number of batch entries whose output's gradient (B,H,T,Dv) is not 0."""
+    """Gradients, over the number of batch entries whose output's gradient (B,H,T,Dv) is not 0."""
     count = max(1, int(inputs["grad_output"].any(axis=(1, 2, 3)).sum()))
     return {name: (array / array.dtype.type(count)).astype(array.dtype) for name, array in gradients.items()}
 
@@ -322,7 +322,7 @@ def _in_other_dtype(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> M
 
 
 def _exchange_key_and_value(gradients: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Gradients by name, of key (B,Hkv,S,D) and value in each other's place if they have one shape."""
+    """Gradients by name, of key (B,Hkv,S,D) and value exchanged if they have one shape."""
     key, value = gradients["key"], gradients["value"]
     return {**gradients, "key": value, "value": key} if key.shape == value.shape else gradients
 

@@ -1,6 +1,4 @@
-"""Faults of numbers of keys and queries: lost, taken from another entry, counted wrongly, or
-heeded in part.
-"""
+"""Faults of key and query lengths: lost, of another entry, miscounted, or heeded in part."""
 
 from __future__ import annotations
 
@@ -170,7 +168,7 @@ def _from_the_end(work: PreparedCall) -> Array:
 
 
 def _of_keys(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), whose rows are those of the numbers of keys if both numbers are given."""
+    """The output (B,H,T,Dv), cleared by the numbers of keys in place of those of queries."""
     if work.query_lengths is None or work.key_lengths is None:
         return sound.clear(output, work)
     return sound.clear(output, work.but(query_lengths=work.key_lengths))

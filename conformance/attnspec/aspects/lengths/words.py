@@ -91,9 +91,7 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
 
 
 def _places_beyond(problem: Problem, array: SlotsOf) -> Array:
-    """The places behind each entry's length, (B,1,S), (B,1,P) of the past, or (B,1,T) of the
-    query; none without lengths.
-    """
+    """Places behind each entry's length, of keys, past or queries, (B,1,·); else none."""
     lengths = problem.query_lengths if array == "query" else problem.key_lengths
     past = problem.past if array in {"key", "value"} else 0
     places = np.arange(getattr(problem, array).shape[2]) + past
@@ -139,7 +137,7 @@ def _name_length(seen: Array, candidates: Mapping[str, Array]) -> Reply:
 
 
 def _causal(asker: Asker) -> Reply:
-    """Asks along which diagonal the flag lies, of more keys than queries, some behind the length."""
+    """Asks along which diagonal the flag lies, of more keys than queries, some behind a length."""
     problem = asker.make_even(2, _KEYS)
     seen = asker.ask_output(problem.but(causal=True, key_lengths=np.full(problem.sizes.B, 3, np.int32)))[..., :_KEYS]
     within = np.arange(_KEYS) < np.full((2, _KEYS), 3)

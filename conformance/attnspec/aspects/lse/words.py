@@ -1,6 +1,4 @@
-"""A word of the spec language, and a probe's questions, about log-sum-exps: their base, and rows
-that see no key.
-"""
+"""A spec word and questions about log-sum-exps: their base, and rows that see no key."""
 
 from __future__ import annotations
 
@@ -8,14 +6,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
-    FAILURES,
     OTHER,
     Asker,
     NotAsked,
     Reply,
+    convention_answers,
     declared_convention,
     is_close,
     keyword_question,
@@ -44,7 +41,7 @@ def _lse(asker: Asker, problem: Problem) -> Array:
 
 
 def lse_base(asker: Asker) -> Reply:
-    """Asks for the base: the log-sum-exp of equal weights is the logarithm of the number of keys."""
+    """Asks for the base: the log-sum-exp of equal weights is the logarithm of their number."""
     problem = asker.make_even_near(_KEYS, _KEYS)
     seen, S = _lse(asker, problem), problem.sizes.S
     numbers = {"natural": np.log(S), "two": np.log2(S)}
@@ -65,14 +62,9 @@ def lse_of_hidden_row(asker: Asker) -> Reply:
     return Reply(next(fits, "unspecified"), f"{seen.flat[0]:.6g}")
 
 
-def _answers(name: str) -> dict[str, str]:
-    answers = {answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}
-    return {**answers, **FAILURES}
-
-
 QUESTIONS = (
-    keyword_question("lse.form", _answers("lse_base"), lse_base, declared_convention("lse_base")),
-    keyword_question("lse.hidden_row", _answers("lse_of_hidden_row"), lse_of_hidden_row,
+    keyword_question("lse.form", convention_answers("lse_base"), lse_base, declared_convention("lse_base")),
+    keyword_question("lse.hidden_row", convention_answers("lse_of_hidden_row"), lse_of_hidden_row,
                      declared_convention("lse_of_hidden_row")),
 )
 

@@ -149,7 +149,7 @@ def _ask_row_without_keys(asker: Asker, form: str) -> Reply:
 
 
 def _ask_row_under_causal(asker: Asker) -> Reply:
-    """Rows that see no key exist only where there are more queries than keys, and the last query sees all keys."""
+    """Asks for rows before the first key. Raises NotAsked if every query sees a key."""
     if ask_alignment(asker, 5, 2).answer != "bottom_right":
         raise NotAsked("every query sees a key")
     seen = asker.ask_output(asker.make_sloped(5, 2).but(causal=True))[:, :, :3, :2]
@@ -160,7 +160,7 @@ _POISONS = {"nan": np.nan, "inf": np.inf}
 
 
 def _ask_poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
-    """The last row is not compared: a layer that attends to its own input has the poison in its query, too."""
+    """Compares all rows but the last, where a layer that attends to its input is poisoned, too."""
     hidden = hide_last_key(asker, asker.make_sloped(4, 4), form)
     right = asker.ask_output(hidden)[:, :, :3, :4]
     array = getattr(hidden, place).copy()

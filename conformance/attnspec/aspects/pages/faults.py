@@ -59,7 +59,7 @@ def _slots_of_kernel(table: PageTable) -> PageSlots:
 
 
 def _full_pages(table: PageTable) -> Array:
-    """The number of keys, (B,), without a last page that is not full, unless it is the only one."""
+    """The number of keys, (B,), without a last page that is not full, unless there is one only."""
     full = table.lengths // table.slots * table.slots
     return np.where(full > 0, full, table.lengths)
 
@@ -84,7 +84,7 @@ def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], Ha
 
 
 def _slots_of_all(table: PageTable) -> PageSlots:
-    """The page and the slot of each place in the table, whether an entry has a key there or not."""
+    """The page and the slot of each place in the table, whether or not an entry has keys there."""
     pages = table.pages[:, table.places // table.slots] % table.most
     return pages, np.broadcast_to(table.places % table.slots, pages.shape)
 

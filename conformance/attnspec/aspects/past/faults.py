@@ -29,11 +29,11 @@ from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Change = Callable[[Array, Array], Array]
-"""The keys or values of all calls (B,Hkv,P+S,·), made from past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
+"""Keys or values of all calls (B,Hkv,P+S,·), of past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
 
 
 def _put_together(change: Change | None = None, *, value: Change | None = None) -> Callable[[HandedOver], HandedOver]:
-    """An `extend` stage that joins past and new keys and values by `change`, or values alone by `value`."""
+    """An `extend` stage that joins all keys, and values, by `change`; values alone by `value`."""
     def extend(call: HandedOver) -> HandedOver:
         if call.past_key is None or call.past_value is None:
             return call

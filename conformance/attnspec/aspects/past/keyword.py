@@ -14,7 +14,7 @@ PAST_PATTERNS: Mapping[PastPattern, str] = {
     "one_past": "only the first key is past",
     "none": "no key is past: an empty cache",
 }
-"""How keys are divided into past and new ones; a single one is new. A clause asks for `none`, which shows little."""
+"""How many keys are past; one at least is new. A clause asks for `none`, which shows little."""
 USUAL_PASTS: tuple[PastPattern, ...] = ("new_as_queries", "half", "one_new", "one_past")
 
 _ATTENTION = frozenset({Kind.ATTENTION})

@@ -1,6 +1,4 @@
-"""Words of the spec language, and a probe's questions, about a past: keys and values of earlier
-calls, and chunks.
-"""
+"""Spec words and questions about a past: keys and values of earlier calls, and chunks."""
 
 from __future__ import annotations
 
@@ -82,7 +80,7 @@ def _call_by_spans(posed: Attention, places: Iterable[int]) -> Attention:
 
 
 def _chunk(problem: Problem, first: int, end: int) -> Problem:
-    """The queries from `first` up to `end`, with the keys up to theirs; those before them are past."""
+    """The queries from `first` to `end`, with the keys up to theirs; those before are past."""
     whole, past, keys = join_past(problem), problem.past + first, slice(problem.past + end)
 
     def cut(array: Array | None) -> Array | None:

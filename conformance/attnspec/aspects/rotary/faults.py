@@ -66,7 +66,7 @@ def _one_sign(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
 
 
 def _in_place(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
-    """Both features of each pair (B,H,T,R), turned by (B,1,T,R), the second by the turned first."""
+    """Both features of a pair (B,H,T,R), turned by (B,1,T,R), the second by the turned first."""
     turned = first * np.cos(angle) - second * np.sin(angle)
     return turned, second * np.cos(angle) + turned * np.sin(angle)
 
@@ -87,7 +87,7 @@ def _tf32(array: Array) -> Array:
 
 
 def _with_output(change: Callable[[Array, Array, int], Array]) -> Callable[[], Rotate]:
-    """A maker of rotary embeddings that change the output (B,H,T,D), given x (B,H,T,D) and width."""
+    """A maker of rotary embeddings that change the output (B,H,T,D), by x (B,H,T,D) and width."""
     whole = staged_rotation()()
 
     def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,

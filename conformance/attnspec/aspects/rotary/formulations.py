@@ -1,6 +1,4 @@
-"""Rotary embeddings that are right: one of exchangeable stages, of which faults replace one, and
-others that compute differently.
-"""
+"""Right rotary embeddings: one of exchangeable stages, and others that differ in form."""
 
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ def _multiply_complex(work: Rotation) -> Array:
 
 
 def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
-    """(B,H,T,2R): both features of each pair (B,H,T,R) in their places, by stacking or one half behind the other."""
+    """(B,H,T,2R): both features of each pair (B,H,T,R), side by side or in two halves."""
     if work.interleaved:
         return np.stack([first, second], axis=-1).reshape(*first.shape[:-1], work.width)
     return np.concatenate([first, second], axis=-1)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration
 from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import FARTHEST
@@ -24,7 +24,6 @@ from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary, is_interleaved
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.questions.asker import (
-    FAILURES,
     OTHER,
     Asker,
     Failed,
@@ -32,6 +31,7 @@ from attnspec.questions.asker import (
     Question,
     Reply,
     When,
+    convention_answers,
     declared_convention,
 )
 from attnspec.record.outcome import Measured
@@ -69,7 +69,7 @@ def reorder(posed: Rotary, *, along: Along, by: DrawnSeed) -> Rotary:
 
 
 def _take_entries(problem: RotaryProblem, axis: Axis, index: Array) -> RotaryProblem:
-    """The entries at these places along an axis of x (B,H,T,D), and of positions (B,T) where they have it."""
+    """The entries at `index` of an axis of x (B,H,T,D), and of positions (B,T) if it has it."""
     x = np.ascontiguousarray(np.take(problem.x, index, axis="BHTD".index(axis)))
     if axis == "H":
         return problem.but(x=x)
@@ -175,7 +175,7 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
 
 
 def _carry_allowance(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
-    """(B,H,T,D): how far an error that an entry may have moves both entries of its pair, once they are turned."""
+    """(B,H,T,D): how far an entry's error may move both entries of its pair, once turned."""
     carried = allowance.copy()
     interleaved = is_interleaved(problem, scene.conventions)
     norm = np.hypot(*split_pairs(allowance, problem.width, interleaved=interleaved))
@@ -207,7 +207,7 @@ def ask_pairs(asker: Asker) -> Reply:
 
 
 def _farthest(asker: Asker) -> Reply:
-    """The largest of some places up to which tokens are turned by their own angle. Raises NotAsked or Failed."""
+    """The farthest place where a token is turned by its own angle. Raises NotAsked or Failed."""
     turned = list(takewhile(partial(_is_turned, asker, {ROTARY_PAIRS: ask_pairs(asker).answer}), _PLACES))
     return Reply(str(turned[-1]) if turned else OTHER, f"of {', '.join(map(str, _PLACES))}")
 
@@ -239,10 +239,8 @@ def _claimed_pairs(declaration: Declaration) -> str:
 
 
 ROTARY_QUESTIONS = (
-    Question("rotary.pairs", CONVENTIONS[ROTARY_PAIRS].question, {
-        **{answer: says for answer, says in CONVENTIONS[ROTARY_PAIRS].answers.items() if answer != UNDEFINED},
-        **FAILURES},
-        ask_pairs, _claimed_pairs),
+    Question("rotary.pairs", CONVENTIONS[ROTARY_PAIRS].question, convention_answers(ROTARY_PAIRS), ask_pairs,
+             _claimed_pairs),
     Question("rotary.farthest", "Which is the farthest of some places up to 131072 where a token is turned by its own "
                                 "angle?", {}, _farthest, when=When.EVERY_DTYPE),
 )

@@ -1,4 +1,4 @@
-"""Faults of the scale: forgotten, of another width, rounded, applied twice or at the wrong place."""
+"""Faults of the scale: forgotten, of another width, rounded, applied twice or elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of segments: lost, taken from another batch entry, compared wrongly, or heeded in part."""
+"""Faults of segments: lost, of another batch entry, compared wrongly, or heeded in part."""
 
 from __future__ import annotations
 

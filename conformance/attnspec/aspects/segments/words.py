@@ -14,7 +14,7 @@ from attnspec.vocabulary.transforms.axes import Attention, entries_along
 from attnspec.vocabulary.transforms.contents import hide_by_mask
 
 FIRST, STEP = 2**24, 256
-"""Numbers from the first one on, so far apart, are told apart neither by float32 nor by their lowest byte."""
+"""Numbers from the first on, so far apart, look alike in float32 and in their lowest byte."""
 
 
 def segments_as_mask(posed: Attention) -> Attention:

@@ -1,1 +1,1 @@
-"""Sinks: one more logit for each head, which joins the denominator of every row and has no value."""
+"""Sinks: one more logit for each head, which joins every row's denominator and has no value."""

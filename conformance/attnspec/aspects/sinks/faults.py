@@ -55,8 +55,6 @@ def _by_entry(sinks: Array, work: PreparedCall) -> Array:
     return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
 
 
-
-
 def _by_row(sinks: Array, work: PreparedCall) -> Array:
     """The sinks (1,1,T,1), by which row i has the sink of head i."""
     rows = sinks[np.arange(work.shape[2]) % len(sinks)]

@@ -1,4 +1,4 @@
-"""The mathematics of sinks: each head has one more key, with the sink as its logit and no value."""
+"""The mathematics of sinks: each head has one more key, with a sink as its logit and no value."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Words of the spec language, and a probe's question, about sinks: how they join the sum of
-weights.
-"""
+"""Spec words and a question about sinks: how they join the sum of weights."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Slopes: each head lowers its logits by its slope times the distance from the query's own place (ALiBi)."""
+"""Slopes (ALiBi): each head lowers logits by its slope times the distance from the query."""

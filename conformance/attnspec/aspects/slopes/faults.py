@@ -23,7 +23,7 @@ class SlopesStage(AspectStage):
     """Slopes as attention computes them."""
 
     def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
-        """The slope of each head times the distance from the query's place, (B,H,T,S), below zero."""
+        """Each head's slope times the distance from the query's place, (B,H,T,S), below zero."""
         if call.alibi_slopes is None:
             return None
         return -(call.alibi_slopes.astype(dtype)[..., None, None] * np.abs(ahead).astype(dtype))

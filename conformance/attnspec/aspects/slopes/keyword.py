@@ -29,7 +29,7 @@ USUAL_SLOPES: tuple[SlopePattern, ...] = ("powers", "geometric", "of_entries", "
 
 
 def _slopes_misfit(limits: KeywordLimits, slopes: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of slopes, (H,) or (B,H), or of their pattern, a subject with these limits does not take."""
+    """Why a subject with these limits does not take slopes, (H,) or (B,H), or their pattern."""
     has_own = slopes == OWN_SLOPES.pattern if isinstance(slopes, str) else slopes.ndim == 2
     return "only alibi_slopes (H,), the same for every batch entry" if limits.slopes_are_shared and has_own else ""
 

@@ -28,7 +28,7 @@ class SlopesMathematics(Mathematics):
     """Slopes add to the logits, by the distance from the query's own place."""
 
     def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
-        """The bias that the problem's slopes stand for, and its reach, (B,H,T,S) each; None without slopes."""
+        """The bias that slopes stand for, and its reach, (B,H,T,S) each; None without slopes."""
         return None if problem.alibi_slopes is None else alibi(problem, own)
 
 

@@ -1,6 +1,4 @@
-"""Words of the spec language, and a probe's questions, about slopes: what they add, and from which
-place.
-"""
+"""Spec words and questions about slopes: what they add, and from which place."""
 
 from __future__ import annotations
 

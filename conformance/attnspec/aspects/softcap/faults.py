@@ -16,7 +16,7 @@ from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, forg
 from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, longer_than, partial
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_forms import attending, staged_layer
-from attnspec.faults.staged_work import AspectStage, Change, Keep, Mechanism, PreparedCall, in_last, keep_as_is
+from attnspec.faults.staged_work import AspectStage, Keep, Mechanism, PreparedCall, each_by, in_last, keep_as_is
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -27,7 +27,7 @@ class SoftcapStage(AspectStage):
     """The softcap as attention computes it: c·tanh(x / c), step by step."""
 
     def bend(self, logits: Array, call: KeywordArguments[Array], keep: Keep = keep_as_is) -> Array:
-        """The scaled logits (B,H,T,S), none beyond the softcap; `keep` stores each intermediate result."""
+        """The scaled logits (B,H,T,S), capped; `keep` stores each intermediate result."""
         if call.softcap is None:
             return logits
         cap = keep(logits.dtype.type(call.softcap))
@@ -63,7 +63,7 @@ def _tanh(logits: Array, cap: np.floating) -> Array:
 
 
 def _rational(logits: Array, cap: np.floating) -> Array:
-    """Logits (B,H,T,S), bent by the continued fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
+    """Logits (B,H,T,S), bent by the fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
     u = logits / cap
     return np.clip(u * (27 + u * u) / (27 + 9 * u * u), -1, 1) * cap
 
@@ -117,9 +117,9 @@ def _first_block_only(logits: Array, work: PreparedCall) -> Array:
     return np.where(np.arange(work.shape[3]) < BLOCK, sound.bend(logits, work), logits)
 
 
-def _uncapped_in_last(size: int) -> Change:
-    """A `bend` stage that leaves out the cap in the last block of keys."""
-    return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
+def _uncapped_in_last(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Logits (B,H,T,S), capped but for the last block of keys."""
+    return np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
 
 
 def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
@@ -227,7 +227,7 @@ _FAMILIES = (
 
 _MECHANISMS: Mapping[str, Mechanism] = {
     "the softcap is left out": lambda _: {"bend": lambda logits, _work: logits},
-    "the softcap is left out in the last block": lambda size: {"bend": _uncapped_in_last(size)},
+    "the softcap is left out in the last block": each_by("bend", _uncapped_in_last),
 }
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

@@ -24,7 +24,7 @@ def _check(cap: float) -> float:
 
 
 def _grow(cap: float, keys: int) -> float:
-    """The cap for more keys: twice as high for four times as many, since the largest logit grows."""
+    """The cap for more keys: twice as high for four times as many, as the largest logit grows."""
     return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
 
 

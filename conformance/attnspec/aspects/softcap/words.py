@@ -1,6 +1,4 @@
-"""A word of the spec language, and a probe's questions, about a softcap: how it bends, and whether
-it bends a bias.
-"""
+"""A spec word and questions about a softcap: how it bends, and whether it bends a bias."""
 
 from __future__ import annotations
 

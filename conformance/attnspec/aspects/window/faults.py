@@ -32,7 +32,7 @@ from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, 
 from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, longer_than
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_forms import CacheContent, attending, decoder, staged_layer
-from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall, Reach
+from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall, Reach, each_by
 from attnspec.problems.problem import Array
 
 Near = Callable[[PreparedCall], Array]
@@ -123,7 +123,7 @@ def _move_edges(left: Callable[[Array, int], Array], right: Callable[[Array, int
         if after is not None:
             allowed &= column <= right(row + after, size)
         return allowed
-    return lambda size: {"near": lambda work: allowed_keys(work, size)}
+    return each_by("near", allowed_keys)
 
 
 def _exact(edge: Array, size: int) -> Array:

@@ -45,7 +45,7 @@ TRANSFORMS = (window_as_mask, with_window)
 
 
 _MOST = 2
-"""How many keys the narrowest window reaches to a side, at the most, of those that fit the problems here."""
+"""How many keys the narrowest window reaches to a side, at the most, in these problems."""
 
 
 def _window(asker: Asker) -> Window:
@@ -64,7 +64,7 @@ def _windowed_problem(asker: Asker, T: int, S: int) -> Problem:
 
 
 def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Array:
-    """(T,S): what a query sees whose place is shifted, and whose window reaches further on either side that it has."""
+    """(T,S): what a shifted query sees if its window reaches further on each side that it has."""
     left, right = _window(asker)
     assert left is not None  # `_window` makes two numbers
     assert right is not None
@@ -87,7 +87,7 @@ def _alignment(asker: Asker, T: int, S: int) -> Reply:
 
 
 def _visible_by_alignment(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
-    """What each query sees, (T,S), under each alignment of its own place, and where the window is ignored."""
+    """What each query sees, (T,S), under each alignment of its place, and without the window."""
     return {"top_left": _expected_window(asker, T, S), "bottom_right": _expected_window(asker, T, S, S - T),
             "everything": np.ones((T, S), bool)}
 

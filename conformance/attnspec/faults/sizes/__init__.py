@@ -1,1 +1,1 @@
-"""Families of faults that show only at certain sizes: a seed draws boundaries, blocks, tiles and grids."""
+"""Faults that show only at certain sizes: a seed draws boundaries, blocks, tiles and grids."""

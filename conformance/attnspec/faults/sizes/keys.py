@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.precision import round_through
 from attnspec.faults.softmax import Online
-from attnspec.faults.staged_work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
+from attnspec.faults.staged_work import Mechanism, PreparedCall, each_by, group_by, in_last, last_block
 from attnspec.problems.problem import Array, numpy_dtype
 
 
@@ -26,39 +26,29 @@ def _weigh_keys(logits: Array, times: Array) -> Array:
 
 def _count_keys(times: Callable[[int, int], Array]) -> Mechanism:
     """Keys that do not count once but `times`, (S,), given S and the size."""
-    def change(size: int) -> Change:
-        return lambda logits, work: _weigh_keys(logits, times(work.shape[3], size))
-    return each_by("softmax", change)
+    return each_by("softmax", lambda logits, work, size: _weigh_keys(logits, times(work.shape[3], size)))
 
 
 def _lose_keys(is_lost: Callable[[int, int], Array]) -> Mechanism:
     """Keys that are never reached: `is_lost`, (S,), given S and the size."""
-    def change(size: int) -> Change:
-        def softmax(logits: Array, work: PreparedCall) -> Array:
-            """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
-            kept = np.where(is_lost(work.shape[3], size), -np.inf, logits).astype(logits.dtype)
-            return sound.normalise(sound.exponentials(kept))
-        return softmax
-    return each_by("softmax", change)
+    def softmax(logits: Array, work: PreparedCall, size: int) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
+        kept = np.where(is_lost(work.shape[3], size), -np.inf, logits).astype(logits.dtype)
+        return sound.normalise(sound.exponentials(kept))
+    return each_by("softmax", softmax)
 
 
-def _beyond_queries(_size: int) -> Change:
-    """The number of queries is taken for that of the keys."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), 0 at keys from number T on."""
-        kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
-        return sound.softmax(kept.astype(logits.dtype), work)
-    return softmax
+def _beyond_queries(logits: Array, work: PreparedCall, _size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), with as many keys as there are queries."""
+    kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
+    return sound.softmax(kept.astype(logits.dtype), work)
 
 
-def _padding_counted(size: int) -> Change:
-    """Keys of zeros, whose logit is 0, fill up the last block."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), with the padding in the sums."""
-        S = work.shape[3]
-        filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
-        return sound.normalise(sound.exponentials(filled))[..., :S]
-    return softmax
+def _padding_counted(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S); zeros, whose logit is 0, fill up the last block."""
+    S = work.shape[3]
+    filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
+    return sound.normalise(sound.exponentials(filled))[..., :S]
 
 
 def _never_at_second(factor: Array, number: int) -> Array:
@@ -66,14 +56,11 @@ def _never_at_second(factor: Array, number: int) -> Array:
     return np.ones_like(factor) if number == 1 else factor
 
 
-def _forgotten_at_last(size: int) -> Change:
-    """The running sum starts anew at the last block."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), divided by the sums of the last block."""
-        grown = sound.exponentials(logits)
-        total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
-        return grown / np.where(total == 0, 1, total)
-    return softmax
+def _forgotten_at_last(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S); the running sum starts anew at the last block."""
+    grown = sound.exponentials(logits)
+    total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
+    return grown / np.where(total == 0, 1, total)
 
 
 def _split_softmax(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
@@ -82,99 +69,69 @@ def _split_softmax(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
     return parts, [part.sum(axis=-1, keepdims=True) for part in parts]
 
 
-def _without_maxima(size: int) -> Change:
-    """Splits are merged by their sums alone; each has its own maximum taken off."""
-    return lambda logits, _: sound.normalise(np.concatenate(_split_softmax(logits, size)[0], axis=-1))
+def _without_maxima(logits: Array, _work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S); splits, each less its own maximum, are merged by their sums alone."""
+    return sound.normalise(np.concatenate(_split_softmax(logits, size)[0], axis=-1))
 
 
-def _average_splits(size: int) -> Change:
-    """Each split is normalised alone, and the splits that see a key are averaged."""
-    def softmax(logits: Array, _: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), over the number of splits that see a key."""
-        parts, sums = _split_softmax(logits, size)
-        count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
-        return np.concatenate([*map(sound.normalise, parts)], axis=-1) / count
-    return softmax
+def _average_splits(logits: Array, _work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S): splits, normalised alone, over the number of those that see a key."""
+    parts, sums = _split_softmax(logits, size)
+    count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
+    return np.concatenate([*map(sound.normalise, parts)], axis=-1) / count
 
 
-def _last_split_wins(size: int) -> Change:
-    """The second pass keeps the last split alone, if it sees a key."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), of the last split if it sees a key."""
-        is_last = in_last(work.shape[3], size)
-        sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
-        return sound.softmax(np.where(sees & ~is_last, -np.inf, logits).astype(logits.dtype), work)
-    return softmax
+def _last_split_wins(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), of the last split alone, if it sees a key."""
+    is_last = in_last(work.shape[3], size)
+    sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
+    return sound.softmax(np.where(sees & ~is_last, -np.inf, logits).astype(logits.dtype), work)
 
 
-def _sum_in_bfloat16(size: int) -> Change:
-    """The running sum is bfloat16: it stands still once blocks are small beside it."""
-    def softmax(logits: Array, _: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), divided by sums rounded after each block."""
-        grown = sound.exponentials(logits)
-        total = np.zeros_like(grown[..., :1])
-        for first in range(0, grown.shape[-1], size):
-            added = total + grown[..., first:first + size].sum(axis=-1, keepdims=True)
-            total = round_through(added, numpy_dtype(DType.BFLOAT16))
-        return grown / np.where(total == 0, 1, total)
-    return softmax
+def _sum_in_bfloat16(logits: Array, _: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), by a sum that is bfloat16 after each block."""
+    grown = sound.exponentials(logits)
+    total = np.zeros_like(grown[..., :1])
+    for first in range(0, grown.shape[-1], size):
+        added = total + grown[..., first:first + size].sum(axis=-1, keepdims=True)
+        total = round_through(added, numpy_dtype(DType.BFLOAT16))
+    return grown / np.where(total == 0, 1, total)
 
 
-def _base_two_in_last(size: int) -> Change:
-    """The last block, which has a code path of its own, has 2^x for e^x."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), powers of 2 in the last block."""
-        top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
-        shifted = logits - np.where(np.isneginf(top), 0, top)
-        tail = in_last(work.shape[3], size)
-        return sound.normalise(np.where(tail, np.exp2(shifted), np.exp(shifted)).astype(logits.dtype))
-    return softmax
+def _base_two_in_last(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), with 2^x for e^x in the last block."""
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted = logits - np.where(np.isneginf(top), 0, top)
+    tail = in_last(work.shape[3], size)
+    return sound.normalise(np.where(tail, np.exp2(shifted), np.exp(shifted)).astype(logits.dtype))
 
 
-def _unscaled_in_last(size: int) -> Callable[[PreparedCall, float], Array]:
-    """The last block, which has a code path of its own, has no scale."""
-    def logits(work: PreparedCall, factor: float) -> Array:
-        """Logits (B,H,T,S), scaled but for the last block of keys."""
-        scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
-        return np.where(in_last(work.shape[3], size), plain, scaled)
-    return logits
+def _unscaled_in_last(work: PreparedCall, factor: float, size: int) -> Array:
+    """Logits (B,H,T,S); the last block of keys, whose code path differs, has no scale."""
+    scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
+    return np.where(in_last(work.shape[3], size), plain, scaled)
 
 
 def _values_by(order: Callable[[int, int], Array]) -> Mechanism:
     """Weights meet the values of other keys: `order`, (S,), given S and the size."""
-    def change(size: int) -> Change:
-        return lambda weights, work: weights @ work.value[:, :, order(work.shape[3], size)]
-    return each_by("mix", change)
+    return each_by("mix", lambda weights, work, size: weights @ work.value[:, :, order(work.shape[3], size)])
 
 
-def _both(change: Callable[[int], Callable[[Array, int], Array]]) -> Mechanism:
-    """One change for keys and values, (B,Hkv,S,·) -> (B,H,S,·)."""
-    def replace_groups(size: int) -> Replaced:
-        return {"group_key": change(size), "group_value": change(size)}
-    return replace_groups
-
-
-def _wrapping(size: int) -> Callable[[Array, int], Array]:
+def _wrapping(array: Array, H: int, size: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): a key's number wraps, so that key `size` is key 0 again."""
-    return lambda array, H: sound.group(array[:, :, np.arange(array.shape[2]) % size], H)
+    return sound.group(array[:, :, np.arange(array.shape[2]) % size], H)
 
 
-def _last_of_next_head(size: int) -> Callable[[Array, int], Array]:
+def _last_of_next_head(array: Array, H: int, size: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the next head."""
-    def group(array: Array, H: int) -> Array:
-        """(B,Hkv,S,·) -> (B,H,S,·), each last block of the next head."""
-        grouped = sound.group(array, H)
-        return np.where(in_last(array.shape[2], size)[:, None], np.roll(grouped, -1, axis=1), grouped)
-    return group
+    grouped = sound.group(array, H)
+    return np.where(in_last(array.shape[2], size)[:, None], np.roll(grouped, -1, axis=1), grouped)
 
 
-def _last_of_first_batch(size: int) -> Callable[[Array, int], Array]:
+def _last_of_first_batch(array: Array, H: int, size: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the first batch entry."""
-    def group(array: Array, H: int) -> Array:
-        """(B,Hkv,S,·) -> (B,H,S,·), each last block of the first batch entry."""
-        grouped = sound.group(array, H)
-        return np.where(in_last(array.shape[2], size)[:, None], grouped[:1], grouped)
-    return group
+    grouped = sound.group(array, H)
+    return np.where(in_last(array.shape[2], size)[:, None], grouped[:1], grouped)
 
 
 KEYS: Mapping[str, Mechanism] = {
@@ -202,13 +159,13 @@ KEYS: Mapping[str, Mechanism] = {
     "the last split is kept alone": each_by("softmax", _last_split_wins),
     "the running sum is bfloat16": each_by("softmax", _sum_in_bfloat16),
     "2^x for e^x in the last block": each_by("softmax", _base_two_in_last),
-    "no scale in the last block": lambda size: {"logits": _unscaled_in_last(size)},
+    "no scale in the last block": each_by("logits", _unscaled_in_last),
     "the last block gets the values of the block before": _values_by(
         lambda S, size: np.where(in_last(S, size), np.arange(S) - size, np.arange(S))),
     "the last two values change places": _values_by(lambda S, _: np.array([*range(S - 2), S - 1, S - 2])),
-    "a key's number wraps": _both(_wrapping),
-    "the last block is of the next head": _both(_last_of_next_head),
-    "the last block is of the first batch entry": _both(_last_of_first_batch),
+    "a key's number wraps": group_by(_wrapping),
+    "the last block is of the next head": group_by(_last_of_next_head),
+    "the last block is of the first batch entry": group_by(_last_of_first_batch),
 }
 
 
@@ -226,7 +183,7 @@ def _of_bias(change: Table) -> Mechanism:
     def add(logits: Array, work: PreparedCall, size: int) -> Array:
         """Logits (B,H,T,S) plus the bias as it is misread."""
         return logits if work.bias is None else logits + change(work.bias, size).astype(logits.dtype)
-    return lambda size: {"add_bias": lambda logits, work: add(logits, work, size)}
+    return each_by("add_bias", add)
 
 
 def _stride_rounded_up(table: Array, size: int) -> Array:
@@ -276,14 +233,14 @@ def _whole_blocks(table: Array, size: int) -> Array:
 
 
 def _causal(seen: Callable[[Array, Array, int, PreparedCall], Array]) -> Mechanism:
-    """Another causal flag: what `seen` allows of rows (T,1), columns (S,), the size and the call, (T,S)."""
+    """Another causal flag: what rows (T,1) see of columns (S,), by size and call, (T,S)."""
     def past(work: PreparedCall, size: int) -> Array:
         """What is allowed, (T,S); everything if the call is not causal."""
         if not work.causal:
             return sound.past(work)
         _, _, T, S = work.shape
         return seen(np.arange(T)[:, None], np.arange(S), size, work)
-    return lambda size: {"past": lambda work: past(work, size)}
+    return each_by("past", past)
 
 
 def _short_of_last_tile(row: Array, column: Array, size: int, work: PreparedCall) -> Array:
@@ -292,15 +249,12 @@ def _short_of_last_tile(row: Array, column: Array, size: int, work: PreparedCall
     return (column <= row) & ((row < first) | (column < first))
 
 
-def _nan_of_future(size: int) -> Change:
-    """The last block of keys, longer than a tile of rows, lies in the future of some rows."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), NaN in these rows."""
-        _, _, T, S = work.shape
-        row, block = np.arange(T), size * 3 // 2
-        last = last_block(np.minimum(row // size * size + size, S), block)
-        return np.where((last > row)[:, None], np.nan, sound.softmax(logits, work)).astype(logits.dtype)
-    return softmax
+def _nan_of_future(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), NaN in rows that meet a block of later keys alone."""
+    _, _, T, S = work.shape
+    row, block = np.arange(T), size * 3 // 2
+    last = last_block(np.minimum(row // size * size + size, S), block)
+    return np.where((last > row)[:, None], np.nan, sound.softmax(logits, work)).astype(logits.dtype)
 
 
 HIDING: Mapping[str, Mechanism] = {
@@ -330,7 +284,7 @@ HIDING: Mapping[str, Mechanism] = {
     "the diagonal tile is closed":
         _causal(lambda row, column, size, _: (column <= row) & ((column // size < row // size) | (column < size))),
     "rows of the last tile stop where it begins": _causal(_short_of_last_tile),
-    "a block of only later keys gives NaN": lambda size: {"softmax": _nan_of_future(size)},
+    "a block of only later keys gives NaN": each_by("softmax", _nan_of_future),
     "the diagonal ends in the last corner":
         _causal(lambda row, column, _, work: column <= row + work.shape[3] - work.shape[2]),
     "the causal flag is left out": _causal(lambda row, column, *_: (column >= 0) & (row >= 0)),

@@ -10,16 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.staged_work import (
-    Change,
-    Mechanism,
-    PreparedCall,
-    Replaced,
-    each_by,
-    in_last,
-    last_block,
-    power_above,
-)
+from attnspec.faults.staged_work import Mechanism, PreparedCall, each_by, group_by, in_last, last_block, power_above
 from attnspec.problems.problem import Array
 
 Places = Callable[[int, int], Array]
@@ -28,27 +19,22 @@ Places = Callable[[int, int], Array]
 
 def _zero(is_lost: Callable[[PreparedCall, int], Array]) -> Mechanism:
     """Entries of the output that are never written: `is_lost` broadcasts against (B,H,T,Dv)."""
-    def change(size: int) -> Change:
-        return lambda output, work: np.where(is_lost(work, size), 0, output).astype(output.dtype)
-    return each_by("finish", change)
+    return each_by("finish", lambda output, work, size:
+                   np.where(is_lost(work, size), 0, output).astype(output.dtype))
 
 
 def _zero_along(axis: int, is_lost: Places) -> Mechanism:
     """Entries along an axis of the output (B,H,T,Dv) that are never written."""
-    def change(size: int) -> Change:
-        def finish(output: Array, _: PreparedCall) -> Array:
-            """The output (B,H,T,Dv) with 0 in these entries."""
-            lost = is_lost(output.shape[axis], size).reshape(-1, *[1] * (output.ndim - 1 - axis))
-            return np.where(lost, 0, output).astype(output.dtype)
-        return finish
-    return each_by("finish", change)
+    def finish(output: Array, _: PreparedCall, size: int) -> Array:
+        """The output (B,H,T,Dv) with 0 in these entries."""
+        lost = is_lost(output.shape[axis], size).reshape(-1, *[1] * (output.ndim - 1 - axis))
+        return np.where(lost, 0, output).astype(output.dtype)
+    return each_by("finish", finish)
 
 
 def _reorder_along(axis: int, order: Places) -> Mechanism:
     """Entries along an axis of the output (B,H,T,Dv) that hold other entries."""
-    def change(size: int) -> Change:
-        return lambda output, _: np.take(output, order(output.shape[axis], size), axis=axis)
-    return each_by("finish", change)
+    return each_by("finish", lambda output, _, size: np.take(output, order(output.shape[axis], size), axis=axis))
 
 
 def _last_two_swapped(count: int, size: int) -> Array:
@@ -72,44 +58,32 @@ def _tail_of_last_head(work: PreparedCall, size: int) -> Array:
     return ((np.arange(H) == H - 1)[:, None] & in_last(T, size))[..., None]
 
 
-def _corner(size: int) -> Change:
-    """The first entry of the second tile, in each head, is multiplied by -2."""
-    def finish(output: Array, _: PreparedCall) -> Array:
-        """The output (B,H,T,Dv), with that entry changed."""
-        wrong = output.copy()
-        wrong[:, :, size, 0] *= -2
-        return wrong
-    return finish
+def _corner(output: Array, _: PreparedCall, size: int) -> Array:
+    """The output (B,H,T,Dv), each head's first entry of the second tile multiplied by -2."""
+    wrong = output.copy()
+    wrong[:, :, size, 0] *= -2
+    return wrong
 
 
-def _one_entry(size: int) -> Change:
-    """A single entry of the output, in the last row of the last head, is never written."""
-    def finish(output: Array, _: PreparedCall) -> Array:
-        """The output (B,H,T,Dv) with 0 in that entry."""
-        wrong = output.copy()
-        wrong[-1, -1, -1, (size - 1) % output.shape[-1]] = 0
-        return wrong
-    return finish
+def _one_entry(output: Array, _: PreparedCall, size: int) -> Array:
+    """The output (B,H,T,Dv), with an entry in the last row of the last head never written."""
+    wrong = output.copy()
+    wrong[-1, -1, -1, (size - 1) % output.shape[-1]] = 0
+    return wrong
 
 
-def _skip_division(size: int) -> Change:
-    """Rows of the last block are not divided by their sums."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S); the last block's rows are exponentials still."""
-        grown = sound.exponentials(logits)
-        return np.where(in_last(work.shape[2], size)[:, None], grown, sound.normalise(grown))
-    return softmax
+def _skip_division(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S); the last block's rows are exponentials still."""
+    grown = sound.exponentials(logits)
+    return np.where(in_last(work.shape[2], size)[:, None], grown, sound.normalise(grown))
 
 
-def _sum_of_row_before(size: int) -> Change:
-    """Rows of the last block are divided by the sum of the row before them."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:
-        """Weights (B,H,T,S) of logits (B,H,T,S), the last block's rows by others' sums."""
-        grown = sound.exponentials(logits)
-        total = grown.sum(axis=-1, keepdims=True)
-        used = np.where(in_last(work.shape[2], size)[:, None], np.roll(total, 1, axis=2), total)
-        return grown / np.where(used == 0, 1, used)
-    return softmax
+def _sum_of_row_before(logits: Array, work: PreparedCall, size: int) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S), the last block's by the sums of the rows before."""
+    grown = sound.exponentials(logits)
+    total = grown.sum(axis=-1, keepdims=True)
+    used = np.where(in_last(work.shape[2], size)[:, None], np.roll(total, 1, axis=2), total)
+    return grown / np.where(used == 0, 1, used)
 
 
 ROWS: Mapping[str, Mechanism] = {
@@ -133,13 +107,11 @@ ROWS: Mapping[str, Mechanism] = {
 
 def _slices(order: Places) -> Mechanism:
     """Slices, all B·H heads of the batch in one line, that hold other slices."""
-    def change(size: int) -> Change:
-        def finish(output: Array, _: PreparedCall) -> Array:
-            """The output (B,H,T,Dv) with its slices in another order."""
-            flat = output.reshape(-1, *output.shape[2:])
-            return flat[order(len(flat), size)].reshape(output.shape)
-        return finish
-    return each_by("finish", change)
+    def finish(output: Array, _: PreparedCall, size: int) -> Array:
+        """The output (B,H,T,Dv) with its slices in another order."""
+        flat = output.reshape(-1, *output.shape[2:])
+        return flat[order(len(flat), size)].reshape(output.shape)
+    return each_by("finish", finish)
 
 
 def _slices_zero(is_lost: Places) -> Mechanism:
@@ -158,7 +130,7 @@ def _unfolded_the_other_way(output: Array, _: PreparedCall) -> Array:
 
 
 def _dealt_by_group(value: Array, H: int) -> Array:
-    """(B,Hkv,S,Dv) -> (B,H,S,Dv): heads in steps of the group's size, so that some are never met."""
+    """(B,Hkv,S,Dv) -> (B,H,S,Dv): heads in steps of the group's size, so that some are not met."""
     G = H // value.shape[1]
     dealt = np.arange(H) % G * G + np.arange(H) // G
     return np.where(np.isin(np.arange(H), dealt)[:, None, None], sound.group(value, H), 0).astype(value.dtype)
@@ -166,23 +138,16 @@ def _dealt_by_group(value: Array, H: int) -> Array:
 
 def _group_heads(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
     """Keys and values of other heads: `head_of` query heads (H,), of H / Hkv, Hkv and the size."""
-    def replace_groups(size: int) -> Replaced:
-        def group(array: Array, H: int) -> Array:
-            """(B,Hkv,S,·) -> (B,H,S,·): the head that `head_of` says, clamped to those there are."""
-            Hkv = array.shape[1]
-            return array[:, np.clip(head_of(np.arange(H), H // Hkv, Hkv, size), 0, Hkv - 1)]
-        return {"group_key": group, "group_value": group}
-    return replace_groups
+    def group(array: Array, H: int, size: int) -> Array:
+        """(B,Hkv,S,·) -> (B,H,S,·): the head that `head_of` says, clamped to those there are."""
+        Hkv = array.shape[1]
+        return array[:, np.clip(head_of(np.arange(H), H // Hkv, Hkv, size), 0, Hkv - 1)]
+    return group_by(group)
 
 
 def _of_batch(order: Places) -> Mechanism:
     """Keys and values of other batch entries."""
-    def replace_groups(size: int) -> Replaced:
-        def group(array: Array, H: int) -> Array:
-            """(B,Hkv,S,·) -> (B,H,S,·): grouped as it should be, of batch entries in another order."""
-            return sound.group(array[order(array.shape[0], size)], H)
-        return {"group_key": group, "group_value": group}
-    return replace_groups
+    return group_by(lambda array, H, size: sound.group(array[order(array.shape[0], size)], H))
 
 
 def _is_last(count: int, size: int) -> Array:
@@ -227,7 +192,7 @@ GRIDS: Mapping[str, Mechanism] = {
 
 def _of_features(change: Callable[[PreparedCall, int], PreparedCall]) -> Mechanism:
     """Dot products of changed queries (B,H,T,·) and keys (B,H,S,·)."""
-    return lambda size: {"logits": lambda work, factor: sound.logits(change(work, size), factor)}
+    return each_by("logits", lambda work, factor, size: sound.logits(change(work, size), factor))
 
 
 def _first_features(work: PreparedCall, kept: int) -> PreparedCall:
@@ -241,7 +206,7 @@ def _second_tile_twice(work: PreparedCall, size: int) -> PreparedCall:
 
 
 def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
-    """The last tile of queries and keys is filled up by the beginning of the next row, not by 0."""
+    """The last tile of queries and keys is filled up by the next row's beginning, not by 0."""
     padding = -work.query.shape[-1] % size
     query, key = (np.concatenate([array, np.roll(array, -1, axis=2)[..., :padding]], axis=-1)
                   for array in (work.query, work.key))
@@ -252,9 +217,7 @@ def _scaled_by(width: Callable[[PreparedCall, int], int]) -> Mechanism:
     """A scale that is 1/sqrt of another width, unless the caller gives one."""
     def scale(work: PreparedCall, size: int) -> float:
         return 1 / float(np.sqrt(width(work, size))) if work.scale is None else work.scale
-    return lambda size: {"scale": lambda work: scale(work, size)}
-
-
+    return each_by("scale", scale)
 
 
 def _stride_of_queries(output: Array, work: PreparedCall) -> Array:

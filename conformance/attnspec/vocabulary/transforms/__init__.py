@@ -1,1 +1,1 @@
-"""Words of `runs`: a posed problem to another. Pure; none touches the subject. What would not be exact says nothing."""
+"""Words of `runs`: from one posed problem to another. Pure; where one is inexact, no claim."""

@@ -28,7 +28,7 @@ ARRAYS = tuple(_AXES)
 
 
 def permutation(seed: int, length: int) -> Array:
-    """A permutation of 0 … length - 1, (S,) of S keys; NumPy has frozen the stream of RandomState."""
+    """A permutation of 0 … length - 1, (S,); NumPy has frozen the stream of RandomState."""
     return np.random.RandomState(seed).permutation(length)
 
 
@@ -54,7 +54,7 @@ def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]
 
 
 def product(array: Array, by: float, dtype: DType) -> Array:
-    """The array, of any shape, times a power of two. Raises NoClaim if the dtype does not hold it."""
+    """The array times a power of two. Raises NoClaim if the dtype does not hold the product."""
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         result = wide * by
@@ -227,7 +227,7 @@ def permute_layer_heads(posed: Layer, *, by: DrawnSeed) -> Layer:
 
 
 def _needs_output_projection(problem: LayerProblem) -> None:
-    """Raises OutsideLimits without an output projection: the output would tell the heads' order."""
+    """Raises OutsideLimits without an output projection: the output would tell heads' order."""
     if "w_out" not in problem.params:
         raise OutsideLimits("it has no output projection")
 
@@ -254,9 +254,7 @@ def one_head_at_a_time(posed: Layer) -> Layer:
 
 
 def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array]:
-    """The parameters with w_out (H·Dv,M) zero but for one head, and b_out (M,) but for the first
-    head.
-    """
+    """The parameters: w_out (H·Dv,M) and b_out (M,) zero but for one head, and the first."""
     owner = np.arange(params["w_out"].shape[0]) * heads // params["w_out"].shape[0]
     lone = {**params, "w_out": np.where((owner == head)[:, None], params["w_out"], np.zeros_like(params["w_out"]))}
     # the outputs of all heads are summed, and each would bring the bias along
