@@ -180,7 +180,7 @@ def test_they_are_tried_at_the_dtypes_in_which_models_compute() -> None:
 
 def test_the_clauses_are_those_that_judge_one_call() -> None:
     found = {name for name, check in checks().items() if is_of_one_call(check)}
-    of_codes = {name for name in found if name.startswith(("quantised.", "quantised_cache."))}
+    of_codes = {name for name in found if name.startswith(("quantised.", "quantised_blocks.", "quantised_cache."))}
     assert of_codes > {"quantised.keys", "quantised.values", "quantised.queries", "quantised.keys_by_block"}
     assert not of_codes & {"quantised.scale_of_one", "quantised.one_query_with_zeros"}, "they compare two calls"
     assert found - of_codes == {
