@@ -179,7 +179,9 @@ def _fit_fault_to_subject(fault: Fault, subject: Subject,
     """The fault's function, with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
     # a fault of a form takes its arrays so already
-    in_form = _FORM_WRAPPERS[form](function) if fault.form is InputForm.DENSE else function
+    in_form = function
+    if fault.form is InputForm.DENSE and form is not InputForm.DENSE:
+        in_form = _FORM_MAKERS[form](partial(_call_function, function))()
     if subject.declaration.kind is not Kind.LAYER:
         return in_form
     if fault.kind is not Kind.ATTENTION:
@@ -189,29 +191,14 @@ def _fit_fault_to_subject(fault: Fault, subject: Subject,
     return partial(_answer_as_layer, as_layer(partial(_answer_in_layer, function)), limits)
 
 
-def _pack_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function, made to take packed sequences: it answers each alone."""
-    return by_sequence(partial(_call_function, function))()
-
-
-def _page_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function, made to take keys and values in pages."""
-    return side_by_side(partial(_call_function, function))()
-
-
 def _call_function(function: Callable[..., Returned], call: StagedCall) -> Returned:
     return function(call.query, call.key, call.value, **call.given)
 
 
-def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function, made to keep keys and values in a cache: it gets them as a past."""
-    return decode_concatenating(partial(_call_function, function))()
-
-
-_FORM_WRAPPERS: Mapping[InputForm,
-                        Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around,
-    InputForm.PAGED: _page_around, InputForm.DECODER: _decode_around}
+_FORM_MAKERS: Mapping[InputForm, Callable[[Callable[[Any], Returned]],
+                                          Callable[[], Callable[..., Returned]]]] = {
+    InputForm.PACKED: by_sequence, InputForm.PAGED: side_by_side,
+    InputForm.DECODER: decode_concatenating}
 """By form, what makes a dense function take its arrays in this form."""
 
 

@@ -10,12 +10,12 @@ Random words are the same on every machine, and entries are made of them by oper
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from statistics import NormalDist
 from typing import Any
 
@@ -99,7 +99,7 @@ def normal_numbers(words: Words) -> Floats:
     return numbers.reshape(words.shape)
 
 
-@functools.cache
+@cache
 def _quantiles() -> tuple[Floats, Floats]:
     """Where each cell starts, and how far one step of the lower bits goes: (cells,) each.
 
@@ -152,7 +152,7 @@ def log_normal(words: Words, octaves: float) -> Floats:
     return entries
 
 
-@functools.cache
+@cache
 def _powers_of_two(octaves: float) -> Floats:
     """(cells,): the power of two that each cell of the normal law stands for."""
     start, _ = _quantiles()
@@ -311,14 +311,6 @@ def _shift_logits(words: HeadWords, logit: float) -> Entries:
     return query, key, value
 
 
-def _far_below_zero(words: HeadWords) -> Entries:
-    return _shift_logits(words, -200.0)
-
-
-def _above_88(words: HeadWords) -> Entries:
-    return _shift_logits(words, 200.0)
-
-
 def _cancellation(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
     # of each pair, one product is the other's negative
@@ -398,14 +390,6 @@ def _attack_entries(words: HeadWords, depth: float) -> Entries:
     return *_first_coordinate(words, share, np.where(is_visible, -raw / share, 0.0)), value
 
 
-def _mask_attack(words: HeadWords) -> Entries:
-    return _attack_entries(words, 2e4)
-
-
-def _mask_attack_far(words: HeadWords) -> Entries:
-    return _attack_entries(words, 2e9)
-
-
 def _zero_query(words: HeadWords) -> Entries:
     return np.zeros(words.query.shape), normal_numbers(words.key), _cycled_one_hot(words)
 
@@ -477,8 +461,9 @@ FAMILIES: Mapping[str, EntryFamily] = {
         EntryFamily("mixed_magnitudes", _mixed_magnitudes, False, "value rows from 1e-3 to 1e3"),
         EntryFamily("extreme", _extreme, True,
                     "queries near the top of the range, keys near the bottom, values at either"),
-        EntryFamily("far_below_zero", _far_below_zero, False, "every scaled logit near -200"),
-        EntryFamily("above_88", _above_88, False,
+        EntryFamily("far_below_zero", partial(_shift_logits, logit=-200.0), False,
+                    "every scaled logit near -200"),
+        EntryFamily("above_88", partial(_shift_logits, logit=200.0), False,
                     "every scaled logit near +200: exp overflows float32 without a shift"),
         EntryFamily("cancellation", _cancellation, False,
                     "dot products of large terms that cancel"),
@@ -490,9 +475,9 @@ FAMILIES: Mapping[str, EntryFamily] = {
         EntryFamily("faint_weights", _faint_weights, False,
                     "values are 0 except where the weight is below 2e-8, so the output shows what "
                     "is flushed to 0 or cut off"),
-        EntryFamily("mask_attack", _mask_attack, False,
+        EntryFamily("mask_attack", partial(_attack_entries, depth=2e4), False,
                     "visible logits -2e4, masked keys at logit 0 with values far outside the others"),
-        EntryFamily("mask_attack_far", _mask_attack_far, False,
+        EntryFamily("mask_attack_far", partial(_attack_entries, depth=2e9), False,
                     "the same at -2e9 (float16: as low as dot products get)"),
         EntryFamily("zero_query", _zero_query, False,
                     "query 0: weights are uniform on the visible keys, which shows the mask"),

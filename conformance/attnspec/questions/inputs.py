@@ -107,16 +107,12 @@ def ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     T, S = mask.shape
     weights = asker.ask_output(problem.but(causal=True))[..., :S]
 
-    def reply(past: Array) -> Reply:
-        """The answer, if the causal flag leaves the keys in past (T,S) visible."""
-        visible = {"both": mask & past, "mask": mask, "causal": past,
-                   "neither": np.ones_like(mask)}
-        return name_candidate(weights,
-                              {name: even_weights(each)[:, :weights.shape[-1]]
-                               for name, each in visible.items()})
-
-    # the diagonal begins or ends
-    replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]
+    replies = []
+    for last in sorted({0, S - T}):  # the diagonal may start in the first corner, or end in the last
+        past = np.tri(T, S, last, dtype=bool)
+        visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
+        replies.append(name_candidate(weights, {name: even_weights(each)[:, :weights.shape[-1]]
+                                                for name, each in visible.items()}))
     return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
@@ -347,9 +343,9 @@ def _add_batch_entry(asker: Asker) -> Problem:
 def _shorten_mask(asker: Asker, form: str) -> Problem:
     """Hides nothing and adds nothing, but one key has no entry."""
     problem = asker.make_even(4, 4)
-    array = np.ones((4, 3), bool) if form == "mask" else np.zeros((4, 3))
-    return problem.but(**{form: asker.as_mask(array, problem) if form == "mask"
-                          else asker.as_bias(array, problem)})
+    if form == "mask":
+        return problem.but(mask=asker.as_mask(np.ones((4, 3), bool), problem))
+    return problem.but(bias=asker.as_bias(np.zeros((4, 3)), problem))
 
 
 _MISMATCH_ANSWERS = {REFUSES: "the call raises",

@@ -217,12 +217,10 @@ DEVICE_QUESTIONS = (
 )
 
 
-_BATCH_SIZE, _BATCH_SEED = 3, 1
-
-
 # Whether the bits of a row depend on what else is computed in the same call
 
 
+_BATCH_SIZE, _BATCH_SEED = 3, 1
 _SAME_BITS_ANSWERS = {"same": "no, not one bit", "differs": "yes", **FAILURES}
 
 
@@ -245,12 +243,13 @@ def _batch_problem(asker: Asker) -> Problem:
 def _cut_parts(problem: Problem, along: str) -> Iterator[Problem]:
     """A problem per batch entry, or per query."""
     if along == "batch":
-        arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-        yield from (problem.but(**{name: array[at:at + 1] for name, array in arrays.items()})
-                    for at in range(_BATCH_SIZE))
+        for at in range(_BATCH_SIZE):
+            entry = slice(at, at + 1)
+            yield problem.but(query=problem.query[entry], key=problem.key[entry],
+                              value=problem.value[entry])
     else:
-        yield from (problem.but(query=problem.query[:, :, at:at + 1])
-                    for at in range(problem.sizes.T))
+        for at in range(problem.sizes.T):
+            yield problem.but(query=problem.query[:, :, at:at + 1])
 
 
 def _entry_bits(array: Array) -> Array:
@@ -261,13 +260,11 @@ def _entry_bits(array: Array) -> Array:
 BIT_QUESTIONS = (
     Question("bits.batch",
              "Do the bits of a batch entry's output depend on the other entries of the batch?",
-             _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="batch"),
+             _SAME_BITS_ANSWERS, partial(_compare_with_parts, along="batch"),
              promised_answer("same", "batch_invariant")),
     Question("bits.queries",
              "Do the bits of a query's output depend on the other queries of the call?",
-             _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="queries"),
+             _SAME_BITS_ANSWERS, partial(_compare_with_parts, along="queries"),
              promised_answer("same", "batch_invariant")),
 )
 
@@ -305,7 +302,8 @@ def _ask_weight_sums(asker: Asker) -> Reply:
 def _ask_weight_effect(asker: Asker) -> Reply:
     form, answer = _ask_weights_form(asker)
     weights, effective = _returned_weights(answer), answer.output.astype(np.float64)[..., :4]
-    effective = effective.mean(axis=1) if form == AVERAGED else effective
+    if form == AVERAGED:
+        effective = effective.mean(axis=1)
     if is_close(weights, effective):
         return Reply("in_effect", show_numbers(weights))
     sums = is_close(weights.sum(axis=-1), np.ones(1)), is_close(effective.sum(axis=-1), np.ones(1))
@@ -330,13 +328,13 @@ WEIGHT_QUESTIONS = (
         PER_HEAD: "(B,H,T,S)", AVERAGED: "(B,T,S), the mean over the heads", **FAILURES},
         _ask_weight_heads, _claimed_weights),
     Question("weights.sum", "Do the returned weights of a row sum to 1?",
-             {"yes": "yes", "no": "no", **FAILURES},
-             _ask_weight_sums, promised_answer("yes", "weights")),
+             {"yes": "yes", "no": "no", **FAILURES}, _ask_weight_sums,
+             promised_answer("yes", "weights")),
     Question("weights.effect",
              "Are the returned weights the ones that the values are multiplied by?", {
         "in_effect": "yes, after dropout if there is any",
-        "before_dropout": "no: dropout was applied to them afterwards",
-        **FAILURES}, _ask_weight_effect, promised_answer("in_effect", "weights")),
+        "before_dropout": "no: dropout was applied to them afterwards", **FAILURES},
+        _ask_weight_effect, promised_answer("in_effect", "weights")),
 )
 
 
@@ -403,8 +401,6 @@ GRADIENT_QUESTIONS = (
 )
 
 
-
-
 def _ask_names(asker: Asker, trait: str) -> Reply:
     """The inputs with this trait, in calls with and without a mask or bias.
 
@@ -439,8 +435,8 @@ def _ask_again(asker: Asker, *, between: bool) -> Reply:
 
 
 def _other_problems(asker: Asker, problem: Problem) -> tuple[Problem, ...]:
-    return problem.but(value=-problem.value), problem.but(query=-problem.query, key=2
-                                                          * problem.key), asker.make_even(2, 5)
+    return (problem.but(value=-problem.value),
+            problem.but(query=-problem.query, key=2 * problem.key), asker.make_even(2, 5))
 
 
 def _ask_answer_stays(asker: Asker) -> Reply:
@@ -462,11 +458,9 @@ def is_steady(asker: Asker) -> bool:
         return True
 
 
-DETERMINISM_QUESTION = Question("determinism.twice",
-                                "Does the same call give the same output the second time?",
-                                _SAME_OUTPUT_ANSWERS,
-                                partial(_ask_again, between=False),
-                                promised_answer("same", "purity"))
+DETERMINISM_QUESTION = Question(
+    "determinism.twice", "Does the same call give the same output the second time?",
+    _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=False), promised_answer("same", "purity"))
 """Asked first: it tells what the other answers are worth."""
 PURITY_QUESTIONS = (
     Question("mutated", "Which inputs does a call change?", _INPUT_NAMES_ANSWERS,

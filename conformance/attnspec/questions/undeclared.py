@@ -67,10 +67,10 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     them.
     """
     if subject.declaration.kind is Kind.ROTARY:
-        is_said = "interleaved" in subject.declaration.keywords
-        return {} if is_said else _ask_convention(ROTARY_PAIRS,
-                                                  partial(_aspect_questions()[ROTARY_PAIRS],
-                                                          Asker(subject, dtype)))
+        if "interleaved" in subject.declaration.keywords:
+            return {}
+        ask_pairs = _aspect_questions()[ROTARY_PAIRS]
+        return _ask_convention(ROTARY_PAIRS, partial(ask_pairs, Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_ask_hidden_rows, _ask_causal_alignment, _ask_masks_together, _ask_aspects):
@@ -83,9 +83,10 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 def _ask_aspects(asker: Asker) -> Mapping[str, str]:
     """The conventions of aspects, such as what a full cache does."""
-    asked = _aspect_questions()
-    return {name: answer for word, ask in asked.items()
-            for name, answer in _ask_convention(word, partial(ask, asker)).items()}
+    answers = dict[str, str]()
+    for name, ask in _aspect_questions().items():
+        answers |= _ask_convention(name, partial(ask, asker))
+    return answers
 
 
 def _aspect_questions() -> Mapping[str, Callable[[Asker], Reply]]:
@@ -131,9 +132,10 @@ def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
 
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
         """The answers at these T and S that can be asked."""
-        return {answer for T, S in lengths
-                for answer in _ask_convention("causal_alignment",
-                                              partial(ask, asker, T, S)).values()}
+        answers = set[str]()
+        for T, S in lengths:
+            answers |= set(_ask_convention("causal_alignment", partial(ask, asker, T, S)).values())
+        return answers
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
     if not answers:
@@ -159,11 +161,11 @@ def _ask_groups(asker: Asker) -> Mapping[str, str]:
     reply = None if limits.grouped is False else reply_to(partial(ask_heads_read, asker))
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
-    if reply.answer in {RAISES, UNUSABLE}:
-        return {"grouped": NO,
-                **({"grouped_heads": _convention_answer("grouped_heads", reply)}
-                   if reply.is_failure else {})}
-    return {"grouped": YES, "grouped_heads": _convention_answer("grouped_heads", reply)}
+    is_accepted = reply.answer not in {RAISES, UNUSABLE}
+    answers = {"grouped": YES if is_accepted else NO}
+    if is_accepted or reply.is_failure:
+        answers["grouped_heads"] = _convention_answer("grouped_heads", reply)
+    return answers
 
 
 RANGE_KEYS = 4
@@ -211,12 +213,18 @@ class _Exactly(Asker):
 
     def powers(self, most: float) -> list[float]:
         """The powers of two from 1 to `most`, and the dtype's largest number if within."""
-        numbers = {2.0**power for power in range(int(math.log2(most)) + 1)}
-        return sorted(numbers | {each for each in (self.largest_number,) if each <= most})
+        numbers = set(_powers_of_two(most))
+        if self.largest_number <= most:
+            numbers.add(self.largest_number)
+        return sorted(numbers)
 
     def ask_last_row(self, problem: Problem) -> Array:
         """The last row of all heads, (B,H,Dv): the causal flag hides no key from it."""
         return np.asarray(self.ask_output(problem)[:, :, -1])
+
+
+def _powers_of_two(most: float) -> list[float]:
+    return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 
 def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
@@ -229,8 +237,7 @@ def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
     asker = _Exactly(subject, dtype)
     searches = (("logits", _logit_sizes(asker), _stands_logit),
                 ("values", asker.powers(asker.largest_number), _stands_value),
-                ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)],
-                 _stands_keys))
+                ("keys", _powers_of_two(_most_keys(asker)), _stands_keys))
     ranges = []
     for noun, sizes, stands in searches:
         try:

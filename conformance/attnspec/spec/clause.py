@@ -86,8 +86,10 @@ class Clause:
     """One sentence about attention that can be refuted.
 
     given: the word that makes problems, with the name of the named problem and the arguments of
-    both problem and clause. draw: further random values. runs: chains of transforms, by name.
-    then: relations between what the runs show. pool: clauses of one pool share the pairs of sizes.
+    both problem and clause.
+    draw: further random values.  runs: chains of transforms, by name.
+    then: relations between what the runs show.
+    pool: clauses of one pool share the pairs of sizes.
     """
 
     id: str
@@ -121,13 +123,15 @@ class Clause:
 
         If the output of a case passes for one such clause, it passes for all of them.
         """
-        is_held = any(word.name == DEFINING and word.args.get("observe") == "output" for word in self.then)
+        is_held = any(word.name == DEFINING and word.args.get("observe") == "output"
+                      for word in self.then)
         return is_held and not any(self.runs.values())
 
     @property
     def made_forms(self) -> frozenset[str]:
         """The forms of a subject that the clause asks for and attnspec makes."""
-        return frozenset(str(word.args.get("form", "")) for word in self.then if word.name == MAKING)
+        return frozenset(str(word.args.get("form", ""))
+                         for word in self.then if word.name == MAKING)
 
     def place_of(self, key: str) -> FileLocation:
         """Where a key of the clause stands in its file; without it, where the clause stands."""
@@ -172,27 +176,35 @@ def hint_of_theme(name: str, ids: Sequence[str]) -> str:
     `Did you mean 'scale.explicit_default'?`, or the theme's first clauses if no name is similar.
     """
     theme, dot, rest = name.partition(".")
-    rests = [each.removeprefix(f"{theme}.") for each in ids if each.startswith(f"{theme}{dot}") and "*" not in each]
+    rests = [each.removeprefix(f"{theme}.") for each in ids
+             if each.startswith(f"{theme}{dot}") and "*" not in each]
     if not dot or not rests or "*" in name:
         return ""
-    if similar := near_misses(rest, rests) or [each for each in rests if _share_a_word(rest, each)][:MOST_MEANT]:
+    sharing = [each for each in rests if _share_a_word(rest, each)]
+    if similar := near_misses(rest, rests) or sharing[:MOST_MEANT]:
         return f" Did you mean {either([f'{theme}.{each}' for each in similar])}?"
-    more = f" and {len(rests) - FEW} more" if len(rests) > FEW else ""
-    return f" The clauses of {theme!r} are {', '.join(rests[:FEW])}{more}."
+    first = ", ".join(rests[:FEW])
+    if len(rests) > FEW:
+        first += f" and {len(rests) - FEW} more"
+    return f" The clauses of {theme!r} are {first}."
 
 
 def _share_a_word(one: str, other: str) -> bool:
     """Whether both names have nearly the same word: `counts` and `lengths_count_it`."""
     words = [word for word in other.split("_") if len(word) >= SHORTEST]
-    return any(get_close_matches(word, words, 1, SAME) for word in one.split("_") if len(word) >= SHORTEST)
+    return any(get_close_matches(word, words, 1, SAME)
+               for word in one.split("_") if len(word) >= SHORTEST)
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:
     """The dtype at which every clause is tried."""
-    return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
+    if DType.FLOAT32 in dtypes:
+        return DType.FLOAT32
+    return dtypes[0]
 
 
-def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType], *, is_brief: bool = False) -> bool:
+def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType], *,
+           is_brief: bool = False) -> bool:
     """Whether a clause is tried at this dtype, on a subject that is judged at `dtypes`.
 
     How a library treats masks, heads and keywords is the same at each dtype. Rounding, overflow,
@@ -216,7 +228,8 @@ CONTRACT = "contract"
 ALL = "all"
 """The word for all others together: `contract.all`."""
 
-MOST: Mapping[str, int] = {"B": 1024, "H": 1024, "Hkv": 1024, "T": 8192, "S": 8192, "D": 1024, "Dv": 1024}
+MOST: Mapping[str, int] = {"B": 1024, "H": 1024, "Hkv": 1024, "T": 8192, "S": 8192, "D": 1024,
+                           "Dv": 1024}
 """The largest size of each axis."""
 
 
@@ -246,9 +259,15 @@ def read_contract(text: str) -> Contract:
     Raises UsageError with the nearest word.
     """
     words = tuple(dict.fromkeys(text.replace(",", " ").split()))
-    sizes = {word: _size(word) for word in words if word not in OFF and word not in _DTYPES}
-    contract = Contract(words, tuple(word for word in words if word in OFF),
-                        tuple(DType(word) for word in words if word in _DTYPES), sizes)
+    keywords, dtypes, sizes = list[str](), list[DType](), dict[str, tuple[str, int]]()
+    for word in words:
+        if word in OFF:
+            keywords.append(word)
+        elif word in _DTYPES:
+            dtypes.append(DType(word))
+        else:
+            sizes[word] = _size(word)
+    contract = Contract(words, tuple(keywords), tuple(dtypes), sizes)
     _check_heads(contract)
     return contract
 
@@ -262,8 +281,8 @@ def _size(word: str) -> tuple[str, int]:
         if match and word.casefold() not in OTHER_DTYPE_NAMES:
             meanings = {axis: AXIS_MEANINGS[axis] for axis in MOST}
             raise UsageError(f"{word!r} of the contract names no axis.{hint(match[1], meanings)}")
-        raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} Words are keywords, "
-                         "dtypes, and sizes such as D128.")
+        raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} "
+                         "Words are keywords, dtypes, and sizes such as D128.")
     axis, size = match[1], int(match[2])
     if not 1 <= size <= MOST[axis]:
         raise UsageError(f"{word!r} of the contract: {axis} can be from 1 to {MOST[axis]}.")
@@ -286,7 +305,8 @@ WHERE = FileLocation("--must-take")
 def contract_clauses(contract: Contract, *, is_whole: bool = False) -> tuple[Clause, ...]:
     """A clause for each word, and one for all together if there are several or `is_whole`."""
     sentences = dict(_contract_sentences(contract, is_whole=is_whole or contract.is_plural))
-    return tuple(_clause(word, sentences[word]) for word in (*contract.words, ALL) if word in sentences)
+    return tuple(_clause(word, sentences[word])
+                 for word in (*contract.words, ALL) if word in sentences)
 
 
 def contract_id(word: str) -> str:
@@ -303,23 +323,25 @@ def word_of(clause: str) -> str:
 def is_put_at(clause: str, dtype: DType) -> bool:
     """Whether a contract's clause is tried at this dtype. One for a dtype is tried at no other."""
     word = word_of(clause)
-    return word == dtype.value or word not in {each.value for each in DType}
+    return word == dtype.value or word not in _DTYPES
 
 
 def _contract_sentences(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
-    yield from ((name, f"The contract: {KEYWORDS[name].promise}; it is taken.") for name in contract.keywords)
-    yield from ((dtype.value, f"The contract: {dtype.value} is taken.") for dtype in contract.dtypes)
-    yield from ((word, f"The contract: {axis} = {size} is taken ({AXIS_MEANINGS[axis]}).")
-                for word, (axis, size) in contract.sizes.items())
+    for name in contract.keywords:
+        yield name, f"The contract: {KEYWORDS[name].promise}; it is taken."
+    for dtype in contract.dtypes:
+        yield dtype.value, f"The contract: {dtype.value} is taken."
+    for word, (axis, size) in contract.sizes.items():
+        yield word, f"The contract: {axis} = {size} is taken ({AXIS_MEANINGS[axis]})."
     if is_whole:
         yield ALL, f"The contract: all of it is taken together ({' '.join(contract.words)})."
 
 
 def _clause(word: str, says: str) -> Clause:
     return Clause(
-        id=contract_id(word), theme=CONTRACT, level=Level.MUST, profile="core", says=says, formula="", because=(),
-        needs=frozenset(), problem="", given=Word(CONTRACT, {}, WHERE), draw={}, runs={}, then=(), refuted_by=(),
-        note="", where=WHERE)
+        id=contract_id(word), theme=CONTRACT, level=Level.MUST, profile="core", says=says,
+        formula="", because=(), needs=frozenset(), problem="", given=Word(CONTRACT, {}, WHERE),
+        draw={}, runs={}, then=(), refuted_by=(), note="", where=WHERE)
 
 
 FILE = "refutations.json"
@@ -332,7 +354,7 @@ SEED, CASES, EFFORT = 0, 5, Effort.QUICK
 WITNESSES = 2
 """A fault is tried on at least so many clauses, unless the user names clauses."""
 
-Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, dtypes in the order of DType
+Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, its dtypes
 
 
 @dataclass(frozen=True)
@@ -375,8 +397,10 @@ def read_refutations(law: Spec) -> Refutations:
     try:
         content = json.loads(read_bytes(path).decode("utf-8"))
         pairs = {clause: _by_fault(groups) for clause, groups in content["clauses"].items()}
-        return Refutations(pairs, str(content["effort"]), int(content["cases"]), int(content["seed"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
+        return Refutations(pairs, str(content["effort"]), int(content["cases"]),
+                           int(content["seed"]))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
+            RecursionError) as cause:
         where = FileLocation(shown_path(path), getattr(cause, "lineno", 1))
         raise SpecError(f"is out of date. Make it again: {COMMAND}.", where=where) from None
 
@@ -398,7 +422,8 @@ def witnesses(law: Spec, refutations: Refutations, fault: str) -> tuple[str, ...
     convict it are added.
     """
     naming = [clause.id for clause in law.clauses if fault in clause.refuted_by]
-    others = [clause.id for clause in _telling_clauses(law, refutations, fault) if clause.id not in naming]
+    others = [clause.id for clause in _telling_clauses(law, refutations, fault)
+              if clause.id not in naming]
     chosen = {*naming, *others[:max(0, WITNESSES - len(naming))]}
     return tuple(clause.id for clause in law.clauses if clause.id in chosen)
 
@@ -411,4 +436,5 @@ def _telling_clauses(law: Spec, refutations: Refutations, fault: str) -> Iterato
     convicting = refutations.of_fault(fault)
     clauses = (clause for clause in law.clauses if clause.id in convicting)
     yield from sorted(clauses, key=lambda clause: (
-        clause.level is not Level.MUST, -len(convicting[clause.id]), len(refutations.convictions[clause.id])))
+        clause.level is not Level.MUST, -len(convicting[clause.id]),
+        len(refutations.convictions[clause.id])))

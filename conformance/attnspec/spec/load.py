@@ -21,7 +21,7 @@ from attnspec.spec.yaml_lines import Fields, Located, describe, parse_yaml, read
 OWN_POOL = "own"  # of the clauses of an added file that name none
 MOST_FAULTS = 4  # under `refuted_by`: those that teach; spec/refutations.json names all
 LONGEST_ID = 80  # characters: it stands in tests' names, in commands and in tables
-LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
+LONGEST_QUOTE = 120  # characters: it shows where a sentence stands, it does not replace the source
 CLAUSE_KEYS: Mapping[str, str] = {
     "id": "the stable name, `theme.words_of_it`; tests, deviations and reports refer to it",
     "level": "must, should or may (RFC 2119)",
@@ -33,8 +33,10 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "given": "the named problem, what differs from it, and further drawn values",
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
-    "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, the most instructive",
-    "glance": "at how many dtypes all its cases are tried: one, or every dtype where the verdict depends on the dtype",
+    "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, "
+                  "the most instructive",
+    "glance": "at how many dtypes all its cases are tried: one, or every dtype where the verdict "
+              "depends on the dtype",
     "pool": "clauses of one pool share out the pairs of sizes; a new clause changes the sizes of its own pool alone",
     "note": "what a reader should know besides",
 }
@@ -90,13 +92,16 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
     fields = replace(fields, description=f"the clause {identity!r}")
     given_words = _merge_given(fields.inner("given", "`given`"), context)
     return Clause(
-        id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),
+        id=identity, theme=theme or identity.partition(".")[0],
+        level=fields.choice("level", Level),
         profile=fields.one_of("profile", PROFILES), says=_read_says(fields),
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given_words.always | frozenset(_keywords(fields, "needs")),
-        problem=given_words.problem, given=given_words.word, draw=given_words.draw, runs=_runs(fields), then=_read_relations(fields),
+        problem=given_words.problem, given=given_words.word, draw=given_words.draw,
+        runs=_runs(fields), then=_read_relations(fields),
         refuted_by=_refuted_by(fields), note=fields.text("note", ""),
-        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), pool=fields.text("pool", "" if theme else OWN_POOL),
+        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE),
+        pool=fields.text("pool", "" if theme else OWN_POOL),
         where=fields.place(), places=fields.mapping.places)
 
 
@@ -119,7 +124,8 @@ def _problem(name: str, fields: Fields) -> Word:
 def _id(fields: Fields) -> str:
     identity = fields.text("id")
     if not _ID.fullmatch(identity):
-        raise fields.complain("id", "should look like causal.no_lookahead (lower case, a dot), not "
+        raise fields.complain("id",
+                              "should look like causal.no_lookahead (lower case, a dot), not "
                               f"{quote_value(identity)}.")
     if len(identity) > LONGEST_ID:
         raise fields.complain("id", f"has {len(identity)} characters; {LONGEST_ID} are the most.")
@@ -136,9 +142,11 @@ def _read_says(fields: Fields) -> str:
 
 
 def _because(fields: Fields, context: Context) -> tuple[Citation, ...]:
-    citations = tuple(_citation(citation, context) for citation in fields.read_each("because", "a citation"))
+    citations = tuple(_citation(citation, context)
+                      for citation in fields.read_each("because", "a citation"))
     if not citations:
-        raise fields.complain("because", "is empty; every clause cites where its sentence comes from.")
+        raise fields.complain("because",
+                              "is empty; every clause cites where its sentence comes from.")
     return citations
 
 
@@ -149,11 +157,12 @@ def _citation(fields: Fields, context: Context) -> Citation:
     if len(quote) > LONGEST_QUOTE:
         raise fields.complain("quote", f"has {len(quote)} characters; {LONGEST_QUOTE} are enough to find the place.")
     if not (quote or note):
-        raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.", where=fields.place())
+        raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.",
+                        where=fields.place())
     if translation and not quote:
         raise fields.complain("translation", "translates nothing: the citation has no 'quote'.")
-    return Citation(cite=key, at=fields.text("at", ""), quote=quote, translation=translation, note=note,
-                    where=fields.place())
+    return Citation(cite=key, at=fields.text("at", ""), quote=quote, translation=translation,
+                    note=note, where=fields.place())
 
 
 def _merge_given(fields: Fields, context: Context) -> _GivenWords:
@@ -214,14 +223,18 @@ def _word(value: object, place: FileLocation) -> Word:
     if isinstance(value, str) and value:
         return Word(value, Located(place), place)
     if not isinstance(value, Located):
-        raise SpecError(f"a word with its arguments is expected, not {describe(value)}.", where=place)
+        raise SpecError(f"a word with its arguments is expected, not {describe(value)}.",
+                        where=place)
     if len(value) != 1:
         what = f"{len(value)} words: {', '.join(value)}" if value else "none"
         raise SpecError(f"one word with its arguments is expected; found {what}.", where=place)
     [(name, arguments)] = value.items()
-    if not isinstance(arguments, Located | None):
-        raise SpecError(f"the arguments of {name!r} should be a mapping, not {describe(arguments)}.", where=place)
-    return Word(name, Located(place) if arguments is None else arguments, place)
+    if arguments is None:
+        arguments = Located(place)
+    if not isinstance(arguments, Located):
+        raise SpecError(f"the arguments of {name!r} should be a mapping, "
+                        f"not {describe(arguments)}.", where=place)
+    return Word(name, arguments, place)
 
 
 def _name(fields: Fields, name: str) -> str:
@@ -272,8 +285,10 @@ def _source(key: str, fields: Fields) -> BibliographyEntry:
         raise SpecError(f"{quote_value(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())
     return BibliographyEntry(
-        key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
-        url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields), note=fields.text("note", ""))
+        key=key, title=fields.text("title"),
+        kind=fields.one_of("kind", KINDS, kind="kind of source"),
+        url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields),
+        note=fields.text("note", ""))
 
 
 def _year(fields: Fields) -> str:
@@ -285,7 +300,7 @@ def _year(fields: Fields) -> str:
     return str(year)
 
 
-_COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
+_COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # all others have a theme's clauses
 
 
 def _give_up(problem: SpecError) -> None:
@@ -316,14 +331,16 @@ def _load_once(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) 
     return _law(folder, dict(files), (), _give_up)
 
 
-def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added], tell: Callable[[SpecError], None]) -> Spec:
+def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added],
+         tell: Callable[[SpecError], None]) -> Spec:
     documents = {name: parse_yaml(data, shown_path(folder / name)) for name, data in files.items()}
     context = _context(documents, own)
-    themes = [name for name in files if name not in _COMMON]
-    theme_clauses = (clause for name in themes for clause in _theme(name, documents[name], context, tell))
-    clauses = _unique(chain(theme_clauses, (clause for file in own for clause in added_clauses(file, context, tell))))
-    return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
-                clauses=clauses, bibliography=context.bibliography, problems=context.problems,
+    parts = [_theme(name, documents[name], context, tell) for name in files if name not in _COMMON]
+    parts += [added_clauses(file, context, tell) for file in own]
+    clauses = _unique(chain.from_iterable(parts))
+    digest = hashlib.sha256(b"".join([*files.values(), *(file.data for file in own)])).hexdigest()
+    return Spec(version=_version(documents["spec.yaml"]), digest=digest, clauses=clauses,
+                bibliography=context.bibliography, problems=context.problems,
                 added=tuple(file.name for file in own), folder=folder)
 
 
@@ -356,9 +373,11 @@ def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
 def _files(folder: Path) -> dict[str, bytes]:
     """Every YAML file of the folder, by name and in its order; the common three must exist."""
     if not folder.is_dir():
-        reason = "is not a folder" if folder.exists() else "there is no such folder"
-        way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=FileLocation(shown_path(folder)))
+        message = "there is no such folder; a spec is a folder of YAML files."
+        if folder.exists():
+            message = ("is not a folder; a spec is a folder of YAML files. Clauses of your own "
+                       "are added by --spec-add.")
+        raise SpecError(message, where=FileLocation(shown_path(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, such as causal.yaml.",
@@ -376,7 +395,8 @@ def _theme(
     fields.refuse_other_keys({"theme", "clauses"})
     theme, file_theme = fields.text("theme"), file.removesuffix(".yaml")
     if theme != file_theme:
-        raise fields.complain("theme", f"should be {file_theme!r}, the name of its file, not {quote_value(theme)}.")
+        raise fields.complain("theme", f"should be {file_theme!r}, the name of its file, "
+                                       f"not {quote_value(theme)}.")
     for clause in fields.read_each("clauses", "a clause"):
         try:
             yield _refutable(read_clause(clause, theme, context))
@@ -387,7 +407,8 @@ def _theme(
 def _refutable(clause: Clause) -> Clause:
     """The clause, if a fault is known that violates it. Raises SpecError."""
     if clause.level is Level.MUST and not clause.refuted_by:
-        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': a must clause names a fault that violates it.",
+        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': "
+                        "a must clause names a fault that violates it.",
                         where=clause.place_of("refuted_by"))
     return clause
 
@@ -397,7 +418,8 @@ def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
     by_id: dict[str, Clause] = {}
     for clause in clauses:
         if clause.id in by_id:
-            message = f"there are two clauses {clause.id!r}; the first is at {by_id[clause.id].where}. Rename this one."
+            message = (f"there are two clauses {clause.id!r}; "
+                       f"the first is at {by_id[clause.id].where}. Rename this one.")
             raise SpecError(message, where=clause.where)
         by_id[clause.id] = clause
     return tuple(by_id.values())
@@ -407,10 +429,6 @@ def _version(document: Located) -> str:
     fields = Fields(document, "the spec")
     fields.refuse_other_keys({"version"})
     return fields.text("version")
-
-
-def _digest(*files: bytes) -> str:
-    return hashlib.sha256(b"".join(files)).hexdigest()
 
 
 OWN = " A clause of your own is found with --spec-add FILE."
@@ -444,7 +462,8 @@ def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     return tuple(files.values())
 
 
-def added_clauses(added: Added, context: Context, tell: Callable[[SpecError], None]) -> Iterator[Clause]:
+def added_clauses(added: Added, context: Context,
+                  tell: Callable[[SpecError], None]) -> Iterator[Clause]:
     """The clauses of a file. An error in one is passed to `tell`. Raises SpecError."""
     fields = Fields(added.document, "an added file")
     clauses = tuple(fields.read_each("clauses", "a clause"))
@@ -471,7 +490,7 @@ def _read_added_file(path: Path) -> Added:
     data = read_bytes(path)
     document = parse_yaml(data, shown_path(path), wanted=_WANTED)
     if "theme" in document:
-        raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is "
-                        "its theme.", where=document.place_of("theme"))
+        raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an "
+                        "id before the dot is its theme.", where=document.place_of("theme"))
     Fields(document, "an added file").refuse_other_keys(KEYS)
     return Added(shown_path(path), data, document)

@@ -26,14 +26,17 @@ from attnspec.core.errors import AttnspecError, FileLocation, SpecError, quote_v
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 24  # no file of ours nests half as deep; without a limit Python's own stack would be it
-_LONGEST = 30  # digits of a whole number: far beyond what we count, far below what Python refuses to read
+_LONGEST = 30  # digits of a whole number: more than we ever count, fewer than Python refuses
 _LONGEST_KEY = 100  # characters; no name of ours is half as long
-_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters; tab, line feed, carriage return apart
-                     "\u2028\u2029\u202a-\u202e\u2066-\u2069"  # ends of lines that no editor counts, and of direction
+# control characters; tab, line feed, carriage return apart
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+                     # ends of lines that no editor counts, and of direction
+                     "\u2028\u2029\u202a-\u202e\u2066-\u2069"
                      "\ud800-\udfff\ufeff\ufffe\uffff]")
 """What no text may contain: it is invisible, changes the display, or cannot be written down."""
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False,
-                             ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
+                             ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"),
+                             ".nan": float("nan")}
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -79,7 +82,8 @@ def read_bytes(path: Path, *, error: type[AttnspecError] = SpecError) -> bytes:
     except IsADirectoryError:
         raise error("is a folder; a YAML file is expected.", where=where) from None
     except (OSError, ValueError) as cause:
-        raise error(f"cannot be read: {getattr(cause, 'strerror', None) or cause}.", where=where) from None
+        raise error(f"cannot be read: {getattr(cause, 'strerror', None) or cause}.",
+                    where=where) from None
 
 
 def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError,
@@ -113,10 +117,12 @@ def describe(value: object) -> str:
     """What a value is, for a message: `a list`, `text ('abc')`, `a whole number (3)`."""
     if value is None:
         return "nothing"
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     names = {str: "text", int: "a whole number", float: "a number"}
     return f"{names.get(type(value), type(value).__name__)} ({quote_value(value)})"
 
@@ -126,9 +132,11 @@ def _decode_text(data: bytes, file: str, error: type[AttnspecError]) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
         where = FileLocation(file, data.count(b"\n", 0, cause.start) + 1)
-        raise error(f"is not UTF-8 text: byte 0x{data[cause.start]:02x} cannot be read.", where=where) from None
+        raise error(f"is not UTF-8 text: byte 0x{data[cause.start]:02x} cannot be read.",
+                    where=where) from None
     if hidden := _HIDDEN.search(text):
-        raise error(_show_hidden_character(hidden[0]), where=FileLocation(file, text.count("\n", 0, hidden.start()) + 1))
+        raise error(_show_hidden_character(hidden[0]),
+                    where=FileLocation(file, text.count("\n", 0, hidden.start()) + 1))
     return text
 
 
@@ -136,7 +144,8 @@ def _show_hidden_character(character: str) -> str:
     return f"holds the character U+{ord(character):04X}, which is invisible. Leave it out."
 
 
-def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[AttnspecError]) -> AttnspecError:
+def _complaint(cause: yaml.YAMLError, text: str, file: str,
+               error: type[AttnspecError]) -> AttnspecError:
     """The parser's error in our words."""
     if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
         return error("is not YAML.", where=FileLocation(file, 1))
@@ -144,8 +153,9 @@ def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[Attnspec
     line = "".join(text.split("\n")[where.line - 1 : where.line])
     if plain := _in_plain_words(str(cause.problem), line, cause.problem_mark.column):
         return error(f"is not YAML: {plain}", where=where)
-    beginning = f" begun on line {cause.context_mark.line + 1}" if cause.context_mark else ""
-    context = f" {cause.context}{beginning}" if cause.context else ""
+    context = f" {cause.context}" if cause.context else ""
+    if context and cause.context_mark:
+        context += f" begun on line {cause.context_mark.line + 1}"
     return error(f"is not YAML: {cause.problem}{context}.", where=where)
 
 
@@ -185,21 +195,25 @@ class _Builder:
     def _next(self) -> yaml.Event:
         try:
             event: yaml.Event = self._parser.get_event()
-        except (ValueError, OverflowError):  # PyYAML without libyaml: an escape that names no character
+        except (ValueError, OverflowError):  # without libyaml: an escape that names no character
             where = FileLocation(self._file, self._parser.get_mark().line + 1)
-            raise self._error("is not YAML: an escape of this text names no character.", where=where) from None
+            raise self._error("is not YAML: an escape of this text names no character.",
+                              where=where) from None
         return event
 
     def _value(self, event: yaml.Event, *, depth: int) -> object:
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            raise self._complain(f"{quote_value(event.anchor)} is an anchor or alias; write the value out.", event)
+            raise self._complain(f"{quote_value(event.anchor)} is an anchor or alias; "
+                                 "write the value out.", event)
         if (tag := getattr(event, "tag", None)) is not None:
             raise self._complain(f"the tag {quote_value(tag)} is not allowed; write a plain value.", event)
         if depth > _DEEPEST:
             raise self._complain(f"nests deeper than {_DEEPEST} levels.", event)
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
-        return (self._mapping if isinstance(event, yaml.MappingStartEvent) else self._sequence)(event, depth)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(event, depth)
+        return self._sequence(event, depth)
 
     def _mapping(self, start: yaml.Event, depth: int) -> Located:
         mapping = Located(self._place(start))
@@ -207,20 +221,26 @@ class _Builder:
             key = self._key(event)
             if key in mapping:
                 first = mapping.places[key].line
-                raise self._complain(f"the key {key!r} is given twice; first on line {first}.", event)
+                raise self._complain(f"the key {key!r} is given twice; first on line {first}.",
+                                     event)
             mapping.places[key] = self._place(event)
             mapping[key] = value = self._value(self._next(), depth=depth + 1)
             if isinstance(value, Located | LocatedList):
-                value.place = mapping.places[key]  # a block begins where its key stands, not on the line below
+                # a block begins where its key stands, not on the line below
+                value.place = mapping.places[key]
         return mapping
 
     def _key(self, event: yaml.Event) -> str:
-        key = self._value(event, depth=0) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else None
+        key = (self._value(event, depth=0) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent)
+               else None)
         if not isinstance(key, str):
-            text = quote_value(event.value) if isinstance(event, yaml.ScalarEvent) else "a list or mapping"
-            raise self._complain(f"{text} cannot be a key: keys are text. Quote it if text is meant.", event)
+            text = (quote_value(event.value) if isinstance(event, yaml.ScalarEvent)
+                    else "a list or mapping")
+            raise self._complain(f"{text} cannot be a key: keys are text. "
+                                 "Quote it if text is meant.", event)
         if len(key) > _LONGEST_KEY:
-            raise self._complain(f"{quote_value(key)} cannot be a key: at most {_LONGEST_KEY} characters are.", event)
+            raise self._complain(f"{quote_value(key)} cannot be a key: "
+                                 f"at most {_LONGEST_KEY} characters are.", event)
         return key
 
     def _sequence(self, start: yaml.Event, depth: int) -> LocatedList:
@@ -289,7 +309,8 @@ class Fields:
         for key in self.mapping:
             if key not in names:
                 self._refuse_torn_text(key)
-                raise self.error.unknown(f"key of {self.description}", key, names, where=self.place(key))
+                raise self.error.unknown(f"key of {self.description}", key, names,
+                                         where=self.place(key))
 
     def place(self, key: str = "") -> FileLocation:
         """Where a field stands; without that key, where the mapping stands."""
@@ -302,13 +323,15 @@ class Fields:
     def text(self, key: str, default: str | _Missing = REQUIRED) -> str:
         """Text that is not empty."""
         if self.absent(key, default):
-            return default if isinstance(default, str) else ""
+            assert isinstance(default, str)
+            return default
         return self._text(self.mapping[key], key, self.place(key))
 
     def texts(self, key: str, default: tuple[str, ...] | _Missing = REQUIRED) -> tuple[str, ...]:
         """A list of different texts."""
         if self.absent(key, default):
-            return default if isinstance(default, tuple) else ()
+            assert isinstance(default, tuple)
+            return default
         entries = tuple(self._text(value, f"{key}[{index}]", place)
                         for index, value, place in self.entries(key, "texts"))
         if twice := sorted({entry for entry in entries if entries.count(entry) > 1}):
@@ -319,7 +342,8 @@ class Fields:
         """A list of whole numbers."""
         for index, value, place in self.entries(key, "whole numbers"):
             if not isinstance(value, int) or isinstance(value, bool):
-                message = f"'{key}[{index}]' of {self.description} should be a whole number, not {describe(value)}."
+                message = (f"'{key}[{index}]' of {self.description} should be a whole number, "
+                           f"not {describe(value)}.")
                 raise self.error(message, where=place)
         return tuple(self.mapping[key])
 
@@ -332,7 +356,8 @@ class Fields:
     def integer(self, key: str, default: int | _Missing = REQUIRED) -> int:
         """A whole number."""
         if self.absent(key, default):
-            return default if isinstance(default, int) else 0
+            assert isinstance(default, int)
+            return default
         value = self._read_typed(key, int, "a whole number")
         assert isinstance(value, int)
         return value
@@ -340,7 +365,8 @@ class Fields:
     def number(self, key: str, default: float | _Missing = REQUIRED) -> float:
         """A finite number."""
         if self.absent(key, default):
-            return default if isinstance(default, float) else 0.0
+            assert isinstance(default, float)
+            return default
         value = self._read_typed(key, (int, float), "a number")
         assert isinstance(value, int | float)
         if not math.isfinite(value):
@@ -361,28 +387,32 @@ class Fields:
             raise self.complain(key, f"should be a name of {NAME_SAYS}, not {quote_value(name)}.")
         return name
 
-    def one_of(self, key: str, known: Collection[str], default: str | _Missing = REQUIRED, *, kind: str = "") -> str:
+    def one_of(self, key: str, known: Collection[str], default: str | _Missing = REQUIRED, *,
+               kind: str = "") -> str:
         """A text from a closed list. kind: what the texts are; default: the key."""
         value = self.text(key, default)
         if value not in known and not self.absent(key, default):
             raise self.error.unknown(kind or key, value, known, where=self.place(key))
         return value
 
-    def choice(self, key: str, enumeration: type[E], default: E | _Missing = REQUIRED, *, kind: str = "") -> E:
+    def choice(self, key: str, enumeration: type[E], default: E | _Missing = REQUIRED, *,
+               kind: str = "") -> E:
         """A member of an enumeration whose values are texts."""
         if not isinstance(default, _Missing) and key not in self.mapping:
             return default
-        return enumeration(self.one_of(key, tuple(str(member.value) for member in enumeration), kind=kind))
+        return enumeration(self.one_of(key, tuple(str(member.value) for member in enumeration),
+                                       kind=kind))
 
-    def choices(self, key: str, enumeration: type[E], default: tuple[E, ...] | _Missing = REQUIRED, *,
-                kind: str = "") -> tuple[E, ...]:
+    def choices(self, key: str, enumeration: type[E], default: tuple[E, ...] | _Missing = REQUIRED,
+                *, kind: str = "") -> tuple[E, ...]:
         """A list of members of an enumeration whose values are texts."""
         if not isinstance(default, _Missing) and key not in self.mapping:
             return default
         known = tuple(str(member.value) for member in enumeration)
         for index, value in enumerate(self.texts(key)):
             if value not in known:
-                raise self.error.unknown(kind or key, value, known, where=self.mapping[key].place_of(index))
+                raise self.error.unknown(kind or key, value, known,
+                                         where=self.mapping[key].place_of(index))
         return tuple(map(enumeration, self.texts(key)))
 
     def inner(self, key: str, what: str = "", *, optional: bool = False) -> Fields:
@@ -410,17 +440,16 @@ class Fields:
         if key in self.mapping:
             return False
         if default is REQUIRED:
-            raise self.error(f"{self.description} needs {key!r}.{self._present()}", where=self.place())
+            present = f" It has: {', '.join(self.mapping)}." if self.mapping else ""
+            raise self.error(f"{self.description} needs {key!r}.{present}", where=self.place())
         return True
 
     def _refuse_torn_text(self, key: str) -> None:
         """`{quote: one, two}` makes a key `two`, which contains nothing."""
         if self.mapping[key] is None and not (key.isascii() and key.isidentifier()):
-            message = f"{key!r} is not a key of {self.description}: within {{…}} a text with a comma needs quotes."
+            message = (f"{key!r} is not a key of {self.description}: within {{…}} a text with a "
+                       "comma needs quotes.")
             raise self.error(message, where=self.place(key))
-
-    def _present(self) -> str:
-        return f" It has: {', '.join(self.mapping)}." if self.mapping else ""
 
     def _read_typed(self, key: str, kind: type | tuple[type, ...], name: str) -> object:
         value = self.mapping[key]
@@ -431,8 +460,8 @@ class Fields:
     def _text(self, value: object, key: str, place: FileLocation) -> str:
         if not isinstance(value, str):
             quote = " Quote it if text is meant." if isinstance(value, bool | int | float) else ""
-            raise self.error(f"{key!r} of {self.description} should be text, not {describe(value)}.{quote}",
-                             where=place)
+            raise self.error(f"{key!r} of {self.description} should be text, "
+                             f"not {describe(value)}.{quote}", where=place)
         if not value.strip():
             raise self.error(f"{key!r} of {self.description} is empty.", where=place)
         return value.strip()
@@ -447,7 +476,8 @@ class Fields:
 
     def _fields(self, value: object, key: str, what: str, place: FileLocation) -> Fields:
         if not isinstance(value, Located):
-            raise self.error(f"{key!r} of {self.description} should be a mapping, not {describe(value)}.", where=place)
+            raise self.error(f"{key!r} of {self.description} should be a mapping, "
+                             f"not {describe(value)}.", where=place)
         return Fields(value, what, self.error)
 
 

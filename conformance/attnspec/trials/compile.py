@@ -117,7 +117,7 @@ class Check:
         if unsaid := _why_unsaid(self.clause.profile, subject):
             return unsaid
         if self.clause.made_forms - subject.made.keys():
-            return _not_made(subject)
+            return why_no_form(subject.declaration) or "it is judged with --variants"
         return subject.lacks(self.needs)
 
     @property
@@ -165,11 +165,6 @@ def _why_unsaid(profile: str, subject: Subject) -> str:
         if reason:
             return reason
     return ""
-
-
-def _not_made(subject: Subject) -> str:
-    """Why there is no form of a subject that attnspec itself makes."""
-    return why_no_form(subject.declaration) or "it is judged with --variants"
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:

@@ -488,7 +488,8 @@ def expect_parameters(problem: Problem, layer_call: LoweredProblem,
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
     factors = dict[str, tuple[Factor, Factor]]()
     for name in INPUTS:
-        back = _input_factor(gradients[name], real)
+        gradient = gradients[name]
+        back = Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
         factors[name] = (exact_factor(getattr(layer_call, name), real, own),
                          spread_over_heads(layer_call, name, back))
     heads = _output_factor(problem, output, settled, real)
@@ -506,11 +507,6 @@ def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[
             yield f"w_{name}", gradient_of_weight(inputs, back, classes)
         if f"b_{name}" in params:
             yield f"b_{name}", gradient_of_bias(back, classes)
-
-
-def _input_factor(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
-    """The gradient of an input, such as the query (B,H,T,D), as a factor."""
-    return Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
 
 
 def _output_factor(problem: Problem, output: Expectation, settled: Array,

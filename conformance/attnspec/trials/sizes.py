@@ -462,7 +462,8 @@ class Resizer:
         here = length_along(sizes, axis)
         first = 1 if axis in _HEAD_AXES else self.min_length
         least = next((value for value in range(first, min(here, first + 4))
-                      if self._is_possible(move_axis(sizes, axis, value))), here)
+                      if resize_recipe(self.recipe, move_axis(sizes, axis, value), self.domain,
+                                       self.limits)), here)
         if here <= least or self.fails(move_axis(sizes, axis, least)):
             return least
         if here <= least + 1 or not self.fails(move_axis(sizes, axis, here - 1)):
@@ -470,9 +471,6 @@ class Resizer:
         rungs = [least, *(rung for rung in rungs_below(here - 1) if rung > least), here - 1]
         holding, failing = self._bisect_axis(sizes, axis, rungs)
         return self._bisect_axis(sizes, axis, range(holding, failing + 1))[1]
-
-    def _is_possible(self, sizes: Sizes) -> bool:
-        return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
 
     def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
         """Two neighbours of these values: the first holds (or cannot be put), the second fails."""
