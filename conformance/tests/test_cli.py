@@ -272,10 +272,10 @@ def test_a_mistake_is_told_without_a_traceback(cli: Cli, words: list[str], text:
 
 
 def test_a_bug_of_ours_crashes_loudly_and_is_not_a_verdict(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_targets: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(check_command, "known_targets", fail)
+    monkeypatch.setattr(check_command, "checked_plan", fail)
     code, _, err = cli("check", "a:b")
     assert code == 2
     assert "ZeroDivisionError: ours" in err
@@ -447,10 +447,10 @@ def test_a_long_audit_shows_the_subjects_at_work() -> None:
 
 
 def test_an_interruption_outside_a_run_is_no_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_targets: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(check_command, "known_targets", interrupt)
+    monkeypatch.setattr(check_command, "checked_plan", interrupt)
     assert cli("check", "a:b") == (2, "", "\nattnspec: interrupted\n")
 
 

@@ -799,7 +799,7 @@ def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> No
     live = LiveProgress(screen, is_coloured=False)
     for event in events(failed(), failed("causal.flag_is_mask"), held(), code=1)[:3]:
         live.handle(event)
-        live._drawn = 0.0
+        live._drawing_time = 0.0
     assert screen.getvalue().count(f"(mine:attend, float32) is violated. Likely: {OFF_BY_ONE}.\n") == 1
     live.handle(ItemStarted("mine:attend", "attention.shape", "float32"))
     assert screen.getvalue().endswith(f"\n2 failures so far\nLikely: {OFF_BY_ONE}\n")

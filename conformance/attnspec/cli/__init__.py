@@ -1,4 +1,7 @@
-"""The `attnspec` command. Commands are loaded when they are called, so that listing needs no framework."""
+"""The `attnspec` command.
+
+Commands are loaded when they are called, so that listing needs no framework.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ COMPLETING = "_ATTNSPEC_COMPLETE"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run or could not be told."""
+    """Runs a command and returns its exit code.
+
+    0: conforms.  1: violated.  2: cannot run, or the output could not be written.
+    """
     if COMPLETING in os.environ:
         from attnspec.cli.completion import offer_words  # noqa: PLC0415  (weight: only a shell asks for it)
 
@@ -31,15 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
+    """Runs one of these commands and returns its exit code.
+
+    name: what a user types before the command.
+    """
+    if arguments is None:
+        arguments = sys.argv[1:]
     with patient_streams():
-        code = _run_and_tell_errors(commands, name,
-                                    sys.argv[1:] if arguments is None else arguments)
+        code = _run_and_tell_errors(commands, name, arguments)
         return CANNOT_RUN if _is_output_lost() else code
 
 
 def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """Runs a command, and tells on standard error what stops it. Returns the exit code."""
+    """Runs a command and returns its exit code; what stops it is told on standard error."""
     try:
         _check_surroundings()
         _check_letters(arguments)
@@ -61,14 +71,14 @@ def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[s
 
 
 def _own_up() -> int:
-    """Tell of the error that is handled, which is ours: loudly, and never as exit code 1, which means violated."""
+    """Prints the error that is being handled, which is ours. Returns 2; 1 means violated."""
     click.echo(escape_hidden(traceback.format_exc()), err=True)
     click.echo(OWN_BUG, err=True)
     return CANNOT_RUN
 
 
 def _run_command(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """Runs a command as click's `main` does, which makes exit code 1 of a pipe that breaks."""
+    """Runs a command. Click's own `main` would turn a broken pipe into exit code 1."""
     try:
         with commands.make_context(name, [*arguments]) as context:
             return int(commands.invoke(context) or 0)
@@ -77,7 +87,7 @@ def _run_command(commands: click.Group, name: str, arguments: Sequence[str]) -> 
 
 
 def _check_surroundings() -> None:
-    """Raise UsageError where no command can work."""
+    """Raise UsageError if no command can work here."""
     if SYSTEM != "posix":
         raise UsageError("this system is not supported. Use Linux, macOS or WSL.")
     try:
@@ -88,7 +98,7 @@ def _check_surroundings() -> None:
 
 
 def _check_letters(arguments: Sequence[str]) -> None:
-    """Raise UsageError for letters that the encoding here does not have: no file is found by them."""
+    """Raise UsageError for letters that this environment's encoding lacks."""
     for argument in arguments:
         try:
             argument.encode("utf-8")
@@ -98,9 +108,10 @@ def _check_letters(arguments: Sequence[str]) -> None:
 
 
 def _is_output_lost() -> bool:
-    """Whether a part of standard output was lost. Whoever closed a pipe knows, so that counts as none."""
+    """Whether a part of standard output was lost; says so unless the reader closed it."""
     sys.stdout.flush()
     problem = output_error()
     if problem is not None and not isinstance(problem, BrokenPipeError):
-        click.echo(f"attnspec: standard output cannot be written: {problem.strerror}. (exit code 2)", err=True)
+        click.echo(f"attnspec: standard output cannot be written: {problem.strerror}. (exit code 2)",
+                   err=True)
     return problem is not None

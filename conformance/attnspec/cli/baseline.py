@@ -1,4 +1,4 @@
-"""`--baseline`: what a gate knows is kept in a file, changed only on request, and a run is held against it."""
+"""`--baseline`: keeps a file of known failures, and compares runs with it."""
 
 from __future__ import annotations
 
@@ -21,72 +21,78 @@ from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import DIGEST_DIGITS, Conditions, read_conventions, write_baseline
 
-_ORDER = tuple(Novelty)
 _SHOWN_NOVELTIES = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED,
                     Novelty.DEEPER, Novelty.MENDED)
-"""What may be worse before what is better: a list may be cut."""
+"""The order of changes: what may be worse comes first, because a list may be cut."""
 UPDATE_OPTION = "--update-baseline"
 _NAMES_WIDTH = 60  # characters of a list of subjects
 _COLOURS = {Novelty.NEW: "red", Novelty.REGRESSION: "red", Novelty.MENDED: "green"}
 
 
 def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
-    """Lines that say how the run stands to its baseline, one a change; none if it was held against no baseline.
+    """Compares the run with its list of known failures, a line a change; nothing without a list.
 
-    most: tell so many changes; 0: all.  What to do is not said to whoever does it: `--update-baseline`.
+    most: how many changes are shown; 0: all.
     """
     baseline = digest.header.baseline if digest.header else ""
     if not baseline:
         return
     changes = list(_format_outcome_lines(digest.outcomes))
-    told = changes[:most] if most else changes
-    yield (f"Held against {baseline}: "
-           f"{_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}.")
-    yield from told
-    if len(changes) > len(told):
-        yield f"  and {count_noun(len(changes) - len(told), 'change')} more (-v shows them)"
+    shown = changes[:most] if most else changes
+    comparison = _format_baseline_changes(digest.outcomes, is_changed=bool(changes))
+    yield f"Held against {baseline}: {comparison}."
+    yield from shown
+    if len(changes) > len(shown):
+        yield f"  and {count_noun(len(changes) - len(shown), 'change')} more (-v shows them)"
     command = digest.header.command if digest.header else ()
     if changes and UPDATE_OPTION not in command:
         yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
 def format_gone(digest: Digest) -> str:
-    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
-    and what is followed otherwise; empty if there are none.
+    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`, or nothing.
+
+    These are listed failures that are none any more, and conventions that have changed.
     """
-    changes = [each.change
-               for each in digest.outcomes if each.change and is_gone(each) and digest.gates(each)]
-    found = Counter(each.novelty for each in changes if not each.convention)
-    detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
-    conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
-    told = [f"{count_noun(found.total(), 'known failure')} ({detail})"] if found else []
-    told += ([f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})"]
-             if conventions else [])
-    return ", ".join(told)
+    changes = [each.change for each in digest.outcomes
+               if each.change and is_gone(each) and digest.gates(each)]
+    counts = Counter(each.novelty for each in changes if not each.convention)
+    conventions = dict.fromkeys(each.convention for each in changes if each.convention)
+    parts = []
+    if counts:
+        detail = ", ".join(f"{counts[each]} {each.value}" for each in Novelty if counts[each])
+        parts.append(f"{count_noun(counts.total(), 'known failure')} ({detail})")
+    if conventions:
+        parts.append(f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})")
+    return ", ".join(parts)
 
 
 def _format_baseline_changes(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
-    """What the comparison came to; of what was not judged it says nothing."""
     if is_idle(outcomes):
         return "nothing was judged, so nothing could be compared"
+    known = _format_known_failures(outcomes)
     if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
-        return f"{_format_known_failures(outcomes)}; {count_noun(lost, 'item')} could not be judged"
-    return f"{_format_known_failures(outcomes)}{'' if is_changed else ', nothing new'}"
+        return f"{known}; {count_noun(lost, 'item')} could not be judged"
+    return known if is_changed else f"{known}, nothing new"
 
 
 def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
-    """`3 known failures as listed (2 torch/this, 1 without a finding)`; findings only where any is named."""
+    """`3 known failures as listed (2 torch/this, 1 without a finding)`."""
     known = [each.finding for each in outcomes if each.verdict is Verdict.EXPECTED]
+    if not known and any(each.change and is_gone(each) for each in outcomes):
+        return "no known failure fails as listed"
     if not known:
-        return "no known failure" + " fails as listed" * any(each.change and is_gone(each)
-                                                             for each in outcomes)
-    ranked = Counter(known).most_common() if any(known) else []
-    detail = ", ".join(f"{number} {finding or 'without a finding'}" for finding, number in ranked)
-    return f"{count_noun(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
+        return "no known failure"
+    text = f"{count_noun(len(known), 'known failure')} as listed"
+    if any(known):
+        detail = ", ".join(f"{number} {finding or 'without a finding'}"
+                           for finding, number in Counter(known).most_common())
+        text += f" ({detail})"
+    return text
 
 
 def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """Formats a line for a subject, a clause and what is said of it; new ones come first, mended ones last."""
+    """Yields a line for each subject, clause and change; what may be worse comes first."""
     changed = sorted((each for each in outcomes if each.change), key=_outcome_key)
     for (number, subject, clause, says), group in groupby(changed, key=_outcome_key):
         novelty = _SHOWN_NOVELTIES[number]
@@ -111,9 +117,10 @@ UPDATE = click.option(UPDATE_OPTION, is_flag=True,
 
 @dataclass(frozen=True, slots=True)
 class BaselineFile:
-    """The file, and whether this run writes it. One that is there is heeded all the same.
+    """The file of known failures, and whether this run writes it.
 
-    Then the cases that it records are put first, and an update loses nothing that it would not have come across.
+    A file that exists is heeded even by a run that writes it: the cases that it records are tried
+    first, so an update loses no failure only because it did not come across it.
     """
 
     path: Path | None
@@ -121,7 +128,7 @@ class BaselineFile:
 
     @classmethod
     def from_options(cls, options: dict[str, Given]) -> BaselineFile:
-        """Takes its two options out of the others. Raises UsageError for an update of nothing."""
+        """Takes its two options out of the others. Raises UsageError if they do not fit."""
         path, update = options.pop("baseline"), options.pop("update_baseline")
         if update and path is None:
             raise UsageError("--update-baseline needs to know which: --baseline PATH.")
@@ -131,14 +138,15 @@ class BaselineFile:
 
     @property
     def heeded_file(self) -> str:
-        """The file that this run heeds; empty if none."""
+        """The path of the file if it exists, else empty."""
         if self.path and self.path.exists():
             return str(self.path.absolute())
         return ""
 
     def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
-        """Makes what writes the file, if this run does. `folders`: further implementations, whose findings
-        explain.
+        """The handler that writes the file, if this run does.
+
+        folders: further implementations, whose findings explain failures.
         """
         if self.path and self.is_written:
             return [_Writer(self.path, strict, folders)]
@@ -147,7 +155,7 @@ class BaselineFile:
 
 @dataclass(slots=True)
 class _Writer(Handler):
-    """A handler."""
+    """A handler that writes the list of known failures once the run is over."""
 
     path: Path
     strict: bool
@@ -157,7 +165,7 @@ class _Writer(Handler):
     _is_whole: bool = False
 
     def handle(self, event: Event) -> None:
-        """Keep the outcomes, what they were found under, and whether the run came to its end."""
+        """Collects the outcomes, the conditions of the run, and whether it was finished."""
         match event:
             case RunStarted():
                 self._conditions = conditions_of(event)
@@ -167,63 +175,65 @@ class _Writer(Handler):
                 self._is_whole = not interrupted
 
     def shutdown(self) -> None:
-        """Writes the file; not from half a run, which would make unknown what it did not reach."""
+        """Writes the file, unless the run was interrupted or judged nothing."""
         if why := why_no_baseline(self.path, self._outcomes, is_whole=self._is_whole):
             click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders,
                                conditions=self._conditions)
+        text = f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}"
         unexplained = sum(not each.finding for each in known)
-        without = (f", {unexplained} of them without a finding" if 0 < unexplained < len(known)
-                   else "")
-        count = _count_lost_items(self._outcomes)
-        lost = f". Not judged, so left as before: {count}" if count else ""
-        click.echo(f"baseline: wrote {self.path} with "
-                   f"{count_noun(len(known), 'known failure')}{without}{lost}"
-                   f"{_format_kept_entries(self.path, self._outcomes)}. Commit it: "
-                   "from now on the gate fails "
-                   "only where something changes", err=True)
+        if 0 < unexplained < len(known):
+            text += f", {unexplained} of them without a finding"
+        if lost := _count_lost_items(self._outcomes):
+            text += f". Not judged, so left as before: {lost}"
+        text += _format_kept_entries(self.path, self._outcomes)
+        click.echo(f"{text}. Commit it: from now on the gate fails only where something changes",
+                   err=True)
 
 
 def conditions_of(header: RunStarted) -> Conditions | None:
-    """Reads from a header what a run was made under; None where the header does not say it."""
+    """The conditions of a run, from its header; None if it does not say them."""
     version = header.environment.get("attnspec", "")
-    is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
+    efforts = {each.value for each in Effort}
+    if not version or not header.spec_digest or header.effort not in efforts:
+        return None
     return Conditions(version, header.spec_digest[:DIGEST_DIGITS], Effort(header.effort),
-                      header.seed,
-                      header.strict) if is_known else None
+                      header.seed, header.strict)
 
 
 def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
-    """Why no baseline can come of a run; empty if one can. A file that is there keeps what was not judged now."""
+    """Why no list can be made of a run; empty if one can.
+
+    An existing file keeps its entries for what was not judged now.
+    """
     if not is_whole:
         return "the run was interrupted"
     if is_idle(outcomes):
         return "nothing was judged"
-    lost = "" if path.exists() else _count_lost_items(outcomes)
-    if lost:
+    lost = _count_lost_items(outcomes)
+    if lost and not path.exists():
         return f"{lost} could not be judged: fix that, and run it again"
     return ""
 
 
 def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
-    """`. Conventions at float16 were not probed in this run, so left as before`; empty if all that are listed were.
+    """Says at which dtypes the listed conventions were not probed in this run; may be empty.
 
-    A glance probes at the first dtype alone.
+    A run at a glance probes the first dtype only.
     """
     probed = {(each.subject, each.dtype) for each in outcomes if each.probed}
-    whom = {subject for subject, _ in probed}
-    left = [dtype.value for dtype in DType for each in read_conventions(path)
-            if dtype in each.dtypes and each.subject in whom and (each.subject,
-                                                                  dtype) not in probed]
-    names = ", ".join(dict.fromkeys(left))
+    subjects = {subject for subject, _ in probed}
+    left = {dtype for each in read_conventions(path) if each.subject in subjects
+            for dtype in each.dtypes if (each.subject, dtype) not in probed}
+    names = ", ".join(dtype.value for dtype in DType if dtype in left)
     if names:
         return f". Conventions at {names} were not probed in this run, so left as before"
     return ""
 
 
 def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
-    """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
+    """`4 items of mine:attend`: what was not run; empty if all was run."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
     if lost:
         return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES_WIDTH)}"

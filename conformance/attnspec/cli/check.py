@@ -1,6 +1,7 @@
 """The commands that judge subjects one by one: `check`, `audit`, `replay`, `tour` and `smoke`.
 
-What can be told of one function in a second is told first, before the clauses, pytest and a worker are loaded.
+What can be told of one function in a second is told first, before the clauses, pytest and a worker
+are loaded.
 """
 
 from __future__ import annotations
@@ -32,12 +33,11 @@ from attnspec.cli.options import (
     Given,
     audit_there,
     available_cpus,
+    checked_plan,
     cluster_carrier,
     in_run_order,
     judgeable_subjects,
     keep_apart,
-    known_targets,
-    plan_from,
     remaining_targets,
     run_options,
     selection,
@@ -83,7 +83,8 @@ _FILE_OPTIONS = ("junit", "badge", "baseline")
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
-    TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
+    TARGET is a registered id (see `attnspec list`), package.module:function or
+    path/to/file.py:function.
     """
     with cluster_carrier(options) as carrier:
         return _judge(targets, options, carrier=carrier)
@@ -112,10 +113,9 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     """
     audit_there(options)
     options["must_take"] = options["sizes"] = ()
-    named, is_whole = read_variants(options["variants"]), not (options["clauses"]
-                                                               or options["profiles"])
-    options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
-    source = AUDIT_SOURCE if is_whole else TRIAL_SOURCE
+    options["variants"], source = read_variants(options["variants"]), TRIAL_SOURCE
+    if not (options["clauses"] or options["profiles"]):
+        options["variants"], source = options["variants"] or (AS_DECLARED,), AUDIT_SOURCE
     with cluster_carrier(options) as carrier:
         targets = remaining_targets(judgeable_subjects(options["implementations"], libraries),
                                     without)
@@ -135,11 +135,9 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
     item, recipe = read_replay(line)
-    plan = plan_from([item.target],
-                     {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
-    known_targets(plan)
-    return exit_code_of(Session(plan, command=typed_command(),
-                                recipe=recipe).run(Outputs.console().handlers()))
+    selected = {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)}
+    session = Session(checked_plan([item.target], selected), command=typed_command(), recipe=recipe)
+    return exit_code_of(session.run(Outputs.console().handlers()))
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIAL_SOURCE,
@@ -148,20 +146,18 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     keep_apart({f"--{name}": options[name]
                 for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
-    told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
-    is_kept = any((told["record"], told["html"], told["as_json"],
+    given = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
+    is_kept = any((given["record"], given["html"], given["as_json"],
                    *(options[name] for name in _FILE_OPTIONS)))
-    outputs = Outputs.from_options(**told, detail=detail)
-    sharing = sharing_of(options)
-    workers, baseline, files = (options.pop("workers"), BaselineFile.from_options(options),
-                                verdict_files(options))
+    outputs = Outputs.from_options(**given, detail=detail)
+    sharing, workers = sharing_of(options), options.pop("workers")
+    baseline, files = BaselineFile.from_options(options), verdict_files(options)
     outputs = replace(outputs, further_lines=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
-    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more,
+    plan = replace(checked_plan(targets, options), baseline=baseline.heeded_file, more=more,
                    must_take=contract)
-    known_targets(plan)
     github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
     if source == TRIAL_SOURCE and carrier is None and not is_kept and not github:
         turn_away(plan)
@@ -182,10 +178,10 @@ FIRST_CALLS_SECONDS = 5.0
 
 
 def turn_away(plan: Plan) -> None:
-    """Raise TargetError for the one function of one's own that is to be judged, where it cannot be called as attention
-    is: by its text, and, where nothing imports a framework, by a few small calls.
+    """Raise TargetError if the single function to judge cannot be called as attention.
 
-    That it returns no array is told, and judged all the same.
+    Its text is looked at, and, if nothing imports a framework, a few small calls are made. That it
+    returns no array is only said.
     """
     [*others, target] = plan.targets
     if others or not is_bare(target) or plan.python or plan.host:
@@ -201,13 +197,13 @@ def _call_target(target: str, plan: Plan) -> None:
 
     surroundings = replace(plan, deadline=min(FIRST_CALLS_SECONDS, plan.deadline)).surroundings({})
     try:
-        told = check_first_calls(target, surroundings, lift=plan.lift)
+        complaint = check_first_calls(target, surroundings, lift=plan.lift)
     except EndedError:
         return
     finally:
         close_all()
-    if told:
-        click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)
+    if complaint:
+        click.echo(escape_hidden(f"{complaint} Each clause will say so."), err=True)
 
 
 TOUR_RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper",
@@ -233,17 +229,17 @@ def tour(workers: int, html: str) -> int:
     plan = Plan((*judged, TOUR_WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE,
                 diagnosed=TOUR_DIAGNOSED)
     outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
-    result = Session(plan, workers=workers,
-                     command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
+    session = Session(plan, workers=workers, command=typed_command())
+    result = session.run([*outputs.handlers(), *outputs.kept_handlers])
     code = exit_code_of(result)
     if code == CANNOT_RUN:
         return code
     accused = {outcome.subject for outcome in result.outcomes if outcome.does_gate(strict=False)}
-    is_as_expected = accused == {TOUR_WRONG}
-    code = CONFORMS if is_as_expected else VIOLATED
-    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: "
-               f"{TOUR_WRONG} is wrong on "
-               f"purpose, and the others are right. (exit code {code})")
+    code, how = VIOLATED, "otherwise than expected"
+    if accused == {TOUR_WRONG}:
+        code, how = CONFORMS, "as expected"
+    click.echo(f"The tour ends {how}: {TOUR_WRONG} is wrong on purpose, and the others are right. "
+               f"(exit code {code})")
     return code
 
 
@@ -254,9 +250,11 @@ def tour(workers: int, html: str) -> int:
 @DEADLINE
 @surroundings
 def smoke(targets: tuple[str, ...], **options: Given) -> int:
-    """Try five fixed inputs on each TARGET. If they fail, its adapter is broken, so judging it would say nothing."""
-    plan = plan_from(targets, {**options, "spec": ""})
-    known_targets(plan)
+    """Try five fixed inputs on each TARGET.
+
+    If they fail, its adapter is broken, so judging it would say nothing.
+    """
+    plan = checked_plan(targets, {**options, "spec": ""})
     passed = [_smoke_target(target, plan) for target in plan.targets]
     return CONFORMS if all(passed) else CANNOT_RUN
 
@@ -270,15 +268,16 @@ def _smoke_target(target: str, plan: Plan) -> bool:
         return False
     for line in lines:
         mark = click.style("ok  ", fg="green") if line.has_passed else failed
-        click.echo(f"{mark}  {target}: "
-                   f"{line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
+        detail = f": {escape_hidden(line.detail)}" if line.detail else ""
+        click.echo(f"{mark}  {target}: {line.sentence}{detail}")
     return all(line.has_passed for line in lines)
 
 
 def smoke_inputs(target: str, plan: Plan) -> tuple[SmokeLine, ...]:
-    """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each.
+    """Tries the five fixed inputs on a subject, in a process of its own.
 
-    Raises AttnspecError where it cannot be had or does not live to the end.
+    Each input may take the plan's deadline. Raises AttnspecError if the subject cannot be loaded
+    or its process ends.
     """
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)

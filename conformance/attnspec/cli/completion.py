@@ -1,6 +1,6 @@
-"""What a shell offers to complete, and the words that clauses are written with, which `explain WORD` tells of.
+"""Completes what is typed in a shell, and explains the words that clauses are written with.
 
-Neither imports NumPy or a framework: the words come from the generated schema. Bash breaks words at colons.
+Neither imports NumPy or a framework: the words come from the generated schema.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from attnspec.subjects.manifest import library_folders
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import registered_subjects
 
-WORD_PLACES: Mapping[str, str] = {"transform": "a transform, written under `runs`",
-                                  "relation": "a relation, written under "
-                                  "`then`", "draw": "a drawn value, named under `given: draw:`"}
+WORD_PLACES: Mapping[str, str] = {
+    "transform": "a transform, written under `runs`",
+    "relation": "a relation, written under `then`",
+    "draw": "a drawn value, named under `given: draw:`"}
 """What a word of each kind is, and where a clause has it."""
 
 MOST_EXAMPLES = 4
@@ -38,7 +39,7 @@ LINE_WIDTH = 100
 
 
 class VocabularyWord(NamedTuple):
-    """A word; `schema` is that of its arguments, explained."""
+    """A word of clauses. schema: the JSON schema of its arguments, with descriptions."""
 
     name: str
     kind: str
@@ -46,27 +47,27 @@ class VocabularyWord(NamedTuple):
 
 
 def list_vocabulary() -> Iterator[VocabularyWord]:
-    """Every word. Raises SpecError where the schema was not written."""
+    """Yields every word. Raises SpecError if the schema has not been written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():
         raise SpecError("there is no such file. Write it: attnspec schema --write.",
                         where=FileLocation(str(path)))
     definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
     for kind in ("transform", "relation"):
-        yield from (VocabularyWord(name, kind, word)
-                    for name, word in _words_of_definition(definitions[kind]))
+        for name, word in _words_of_definition(definitions[kind]):
+            yield VocabularyWord(name, kind, word)
     for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
         yield VocabularyWord(draw["const"], "draw", {"description": draw["description"]})
 
 
 def _words_of_definition(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The words of a definition: of its object form, where every word stands with its arguments."""
+    """The words of a definition with their arguments, from its object form."""
     forms = definition.get("anyOf", [definition])
     return [pair for form in forms for pair in form.get("properties", {}).items()]
 
 
 def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
-    """Explains a word of the vocabulary: what it does, what it is told, and some clauses that use it."""
+    """Explains a word: what it does, its arguments, and some clauses that use it."""
     yield f"{word.name}  ({WORD_PLACES[word.kind]})\n"
     yield textwrap.indent(str(word.schema["description"]), "  ")
     properties, required = word.schema.get("properties", {}), word.schema.get("required", ())
@@ -81,7 +82,7 @@ def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
 
 
 def wrap_paragraph(text: str) -> list[str]:
-    """The lines of a paragraph of an explanation."""
+    """Breaks a paragraph of an explanation into lines."""
     return textwrap.wrap(text, LINE_WIDTH, initial_indent="  ", subsequent_indent="    ",
                          break_long_words=False)
 
@@ -92,21 +93,23 @@ def _list_words_of(clause: Clause) -> frozenset[str]:
 
 
 def _argument(hint: Mapping[str, Any], *, is_required: bool) -> str:
-    default = (f", {hint['default']} by default" if "default" in hint else "" if is_required
-               else ", may be left out")
-    return f"{_describe_form(hint)}{default}"
+    form = _describe_form(hint)
+    if "default" in hint:
+        return f"{form}, {hint['default']} by default"
+    return form if is_required else f"{form}, may be left out"
 
 
 def _describe_form(hint: Mapping[str, Any]) -> str:
-    """Says in words what YAML may give."""
+    """Says in words which values an argument takes."""
     if "enum" in hint:
-        return f"{'one of ' if len(hint['enum']) > 1 else ''}{', '.join(map(str, hint['enum']))}"
+        names = ", ".join(map(str, hint["enum"]))
+        return f"one of {names}" if len(hint["enum"]) > 1 else names
     if "anyOf" in hint:
         return " or ".join(_describe_form(each)
                            for each in hint["anyOf"] if each.get("type") != "null")
     if hint.get("type") == "array":
-        return ("a list, each "
-                f"{' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}")
+        forms = dict.fromkeys(map(_describe_form, hint.get("prefixItems") or [hint["items"]]))
+        return f"a list, each {' or '.join(forms)}"
     span = [f"{word} {hint[key]:g}"
             for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
     return " ".join((str(hint.get("description") or hint.get("const") or hint.get("type")), *span))
@@ -130,14 +133,14 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class Bash(BashComplete):
-    """Completes words that hold a colon, and escapes the * of a pattern."""
+    """Completes words with a colon, at which bash breaks them, and escapes the * of a pattern."""
 
     source_template = _SOURCE
     _kept_prefix = ""  # what bash has of the word, up to its last colon
     _star = r"\*"
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one that is typed, and what there is of that."""
+        """The words before the one that is being typed, and that one."""
         args, incomplete = super().get_completion_args()
         if os.environ["COMP_WORDS"].rpartition("\n")[2].startswith(("'", '"')):
             self._star = "*"
@@ -148,12 +151,12 @@ class Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """`plain,attend` for `mine.py:attend`, of which bash has `mine.py:`."""
+        """`plain,attend` for `mine.py:attend`, if bash has typed `mine.py:`."""
         return f"{item.type},{item.value.removeprefix(self._kept_prefix).replace('*', self._star)}"
 
 
 def rejoin_words(words: list[str]) -> list[str]:
-    """The words as they were typed: `mine.py`, `:`, `attend` is one."""
+    """Joins words that bash has broken at colons: `mine.py`, `:`, `attend` is one."""
     joined: list[str] = []
     is_open = False
     for word in words:
@@ -167,7 +170,7 @@ def rejoin_words(words: list[str]) -> list[str]:
 
 
 def offer_words() -> None:
-    """Let click answer bash by it."""
+    """Has click complete for bash with the class above."""
     add_completion_class(Bash)
 
 
@@ -176,7 +179,7 @@ Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Comp
 
 
 def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionItem]]) -> Completer:
-    """What fits what is typed so far. A mistake in a manifest or the law is told when a command is run, not here."""
+    """Makes a completer of what yields names; mistakes in manifests or the spec yield none."""
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             items = [CompletionItem(name) if isinstance(name, str) else name
@@ -201,13 +204,13 @@ def _complete_targets(ctx: click.Context, incomplete: str) -> Iterator[str | Com
 
 
 def _complete_functions(incomplete: str) -> Iterator[str]:
-    """Of the files in the folder that is being typed: path:function, or the path where there are many files."""
+    """Yields the functions of the files being typed; of many files, only the paths."""
     folder, slash, start = incomplete.rpartition("/")
     files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
     for file in files:
-        path = f"{folder}{slash}{file.name}"
-        yield from ([f"{path}:"] if len(files) > MOST_FILES_READ else (f"{path}:{name}"
-                                                                       for name in public_functions(file)))
+        names = public_functions(file) if len(files) <= MOST_FILES_READ else [""]
+        for name in names:
+            yield f"{folder}{slash}{file.name}:{name}"
 
 
 def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
@@ -217,7 +220,7 @@ def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _complete_own(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
+    """Yields attnspec's own implementations: each fault once a fault is being typed."""
     if incomplete.startswith(FAULT):
         yield from (FAULT + name for name in _complete_faults(ctx, ""))
     yield from (f"{FAULT}*", f"{SOUND}*")
@@ -244,7 +247,8 @@ def _complete_libraries(ctx: click.Context, _: str) -> Iterable[str]:
 
 targets = _completer(_complete_targets)
 clauses = _completer(_complete_clauses)
-explainable = _completer(lambda ctx, start: (*_complete_clauses(ctx, start), *(word.name for word in list_vocabulary()),
-                                             *_complete_faults(ctx, start)))
+explainable = _completer(lambda ctx, start: (
+    *_complete_clauses(ctx, start), *(word.name for word in list_vocabulary()),
+    *_complete_faults(ctx, start)))
 profiles = _completer(lambda _ctx, _start: PROFILES)
 libraries = _completer(_complete_libraries)

@@ -1,4 +1,4 @@
-"""What the console knows of a run so far: the events, added up, and how counts and verdicts are put into words."""
+"""Adds up the events of a run for the console, and puts counts and verdicts into words."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
 def dtype_order(outcome: Outcome) -> int:
-    """A key to sort by: float32, which most people look at first, then the others."""
+    """A key to sort by: float32, at which most people look first, then the other dtypes."""
     return _DTYPES.index(outcome.dtype)
 
 
@@ -48,9 +48,11 @@ def verdict_words(verdict: Verdict) -> str:
 
 @dataclass(slots=True)
 class Digest:
-    """`on_trial` are the items that workers have taken up and not finished, oldest first.
+    """What is known of a run so far.
 
-    counts: by subject, how often each verdict was given, in words; failures that do not gate are ADVICE.
+    on_trial: items that workers have begun and not finished, the oldest first.  counts: by
+    subject, how often each verdict was given, in words; failures that do not gate are counted as
+    ADVICE_WORDS.
     """
 
     header: RunStarted | None = None
@@ -85,9 +87,9 @@ class Digest:
     def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = (outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome)
-                     and not outcome.is_excused)
-        word = ADVICE_WORDS if is_advice else verdict_words(outcome.verdict)
+        word = verdict_words(outcome.verdict)
+        if outcome.verdict in ALARMING_VERDICTS and not (self.gates(outcome) or outcome.is_excused):
+            word = ADVICE_WORDS
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
     def count_planned(self, subject: str) -> int:
@@ -98,31 +100,32 @@ class Digest:
 
     def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
-        return self.counts[subject].total() + sum(probe.subject == subject
-                                                  for probe in self.probes)
+        probes = sum(probe.subject == subject for probe in self.probes)
+        return self.counts[subject].total() + probes
 
     @property
     def failures(self) -> list[Outcome]:
-        """What gates, in the order of the law; a known failure that is gone gates, and is none."""
+        """The failures that gate, in the order of the clauses."""
         return [outcome for outcome in self._alarming_outcomes if self.fails(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:
-        """The failures of recommendations that are not followed, which do not gate."""
-        return [outcome for outcome in self._alarming_outcomes if not self.gates(outcome) and not outcome.is_excused]
+        """The failures that do not gate."""
+        return [outcome for outcome in self._alarming_outcomes
+                if not self.gates(outcome) and not outcome.is_excused]
 
     @property
     def choices(self) -> list[KnownFinding]:
-        """What the libraries document that they do, and why something failed that does not count; each once."""
-        known = {each.id: each for told in self.cards.values()
-                 for each in told.card.findings if is_choice(each)}
+        """The documented choices of libraries behind failures that do not count."""
+        choices = {each.id: each for known in self.cards.values()
+                   for each in known.card.findings if is_choice(each)}
         names = dict.fromkeys(each.finding
                               for each in self.outcomes if each.verdict is Verdict.EXPECTED)
-        return [known[name] for name in names if name in known]
+        return [choices[name] for name in names if name in choices]
 
     @property
     def _alarming_outcomes(self) -> list[Outcome]:
-        """What fails, or is mended, in the order of the law, float32 first: workers end in any."""
+        """Failures and changed known failures, in the order of the clauses, float32 first."""
         self._sort_in()
         return self._alarming
 
@@ -134,26 +137,23 @@ class Digest:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Everybody who was to be judged, in the order of the plan."""
+        """All subjects of the run, in the order of the plan."""
         return tuple(self.counts)
 
     def digest_of(self, subject: str) -> Digest:
         """The digest of one subject alone."""
+        self._sort_in()
         return Digest(self.header, self.footer,
                       {name: card for name, card in self.cards.items() if name == subject},
-                      list(self._outcomes_of(subject)), {},
+                      list(self._by_subject.get(subject, ())), {},
                       {subject: self.counts[subject]},
                       [probe for probe in self.probes if probe.subject == subject])
 
-    def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
-        self._sort_in()
-        return self._by_subject.get(subject, ())
-
     def _sort_in(self) -> None:
-        """Sorts the outcomes that came since the last call, by subject and by whether they alarm.
+        """Sorts the outcomes since the last call by subject, and into those that alarm.
 
-        After every item the console asks for the failures so far, and an audit for those of two hundred subjects: each
-        of 240,000 outcomes is looked at once.
+        The console asks for the failures after every item, an audit for those of two hundred
+        subjects. So each of 240,000 outcomes is looked at once.
         """
         new = self.outcomes[self._sorted_in:]
         self._sorted_in = len(self.outcomes)
@@ -167,7 +167,7 @@ class Digest:
 
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:
-        """What was found against what a manifest claims."""
+        """The answers of probes that contradict a manifest."""
         return [(probe, found) for probe in self.probes
                 for found in probe.found if found.is_contradiction]
 
@@ -182,17 +182,18 @@ class Digest:
 
     @property
     def first_failure(self) -> Outcome | None:
-        """The failure that whoever waits is told first: none of a half dtype, which may be rounding, while the same
-        clause has still to be tried at a wider one.
+        """The failure that is told first; None as long as it may be rounding.
+
+        In half precision it may be, until the same clause was tried at a wider dtype.
         """
         if not (failures := self.failures):
             return None  # asked after every item, of which most runs have many and no failure
-        asked = map(DType, self.header.dtypes) if self.header else DType
-        has_wide = any(each not in HALF_DTYPES for each in asked)
+        dtypes = map(DType, self.header.dtypes) if self.header else DType
+        if all(dtype in HALF_DTYPES for dtype in dtypes):
+            return failures[0]
         tried = {(each.subject, each.clause)
                  for each in self.outcomes if each.dtype not in HALF_DTYPES}
-        return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
-                     or (each.subject, each.clause) in tried), None)
+        return next((each for each in failures if (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""
@@ -200,37 +201,36 @@ class Digest:
                 and not is_gone(outcome))
 
     def clause(self, name: str) -> ClauseText:
-        """Finds what the header says of a clause."""
+        """What the header says of a clause."""
         clauses = self.header.clauses if self.header else ()
         return next((clause for clause in clauses if clause.id == name), ClauseText(name))
 
 
+_HELD, _NOT_RUN, _INAPPLICABLE = map(
+    verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING_VERDICTS},
-    **{verdict_words(verdict): "bright_black"
-       for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
-    verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
-    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE_WORDS: "yellow"}
-_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words,
-                                     (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
+    verdict_words(Verdict.NO_CLAIM): "bright_black", _INAPPLICABLE: "bright_black",
+    verdict_words(Verdict.EXPECTED): "cyan", _HELD: "green", _NOT_RUN: "yellow",
+    ADVICE_WORDS: "yellow"}
 _ORDER = (*map(verdict_words, Verdict), ADVICE_WORDS)
 
 
 def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
-    """` in numpy/attention`, where there are others."""
+    """` in numpy/attention`, if there are several subjects."""
     return f" in {subject}" if len(subjects) > 1 else ""
 
 
 def format_counts(counts: Counter[str]) -> str:
-    """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
+    """`61 held, 2 violated, 20 inapplicable`, in colour."""
     return (", ".join(_colour_text(f"{counts[word]} {word}", word)
                       for word in _ORDER if counts[word]) or "nothing")
 
 
 def format_applicable(counts: Counter[str]) -> str:
-    """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged.
+    """`60 of 62 applicable items held, 2 violated`; all counts if nothing was judged.
 
-    Whether what was not run applies, nobody knows, so that it is no part of the 62.
+    Items that were not run are not among the 62: they may not apply.
     """
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
     tried = left.total() - counts[_NOT_RUN]
@@ -255,32 +255,33 @@ def name_probed(probed: SubjectProbed) -> str:
 def format_opening(header: RunStarted) -> str:
     """Says in one line what a run is."""
     environment = header.environment
-    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} "
-            f"({header.spec_digest[:8]}): "
-            f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
-            f"{', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, "
-            f"{count_noun(int(environment['workers']), 'worker')}"
-            f"{_describe_surroundings(header)}")
+    versions = (f"attnspec {environment['attnspec']}, "
+                f"spec {header.spec_version} ({header.spec_digest[:8]})")
+    items = f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}"
+    workers = count_noun(int(environment["workers"]), "worker")
+    return (f"{versions}: {items}, {', '.join(header.dtypes)}; effort {header.effort}, "
+            f"seed {header.seed}, {workers}{_describe_surroundings(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
-    """Foretells what the sizes cost that a subject declares and the user did not name for the whole run."""
-    told = header.sizes if header else ()
-    yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
+    """Says what the sizes cost that a subject declares, unless the user named them."""
+    named = header.sizes if header else ()
+    yield from foretell_costs((each for each in known.card.sizes if each not in named), math.inf)
 
 
 def _describe_surroundings(header: RunStarted) -> str:
     """Says where subjects live, if the user named another environment or a device."""
+    places = []
+    if header.elsewhere:
+        places.append(f"in {header.elsewhere}")
     device = header.environment.get("device", OWN_DEVICE)
-    places = (header.elsewhere and f"in {header.elsewhere}",
-              "" if device == OWN_DEVICE else f"on {device}")
-    there = " ".join(filter(None, places))
-    return f"; subjects live {there}" if there else ""
+    if device != OWN_DEVICE:
+        places.append(f"on {device}")
+    return f"; subjects live {' '.join(places)}" if places else ""
 
 
 def name_few(names: Sequence[str], room: int) -> str:
-    """`a, b, c`: as many names as there are characters for, at least one; what is left out is `and 4 more`."""
+    """`a, b and 4 more`: as many names as fit into `room` characters, but at least one."""
     lengths = accumulate(len(name) + 2 for name in names)
     fitting = max(1, sum(length <= room for length in lengths))
     more = len(names) - fitting

@@ -1,4 +1,4 @@
-"""The commands that look something up: `list` says what there is, `explain` what one clause, word or fault is about.
+"""The commands that look something up: `list`, and `explain` for a clause, a word or a fault.
 
 No framework is imported for it, and NumPy only for faults, families and masks.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
-    """Looks, and collects the mistake that is met: what comes of it, or else what is wrong."""
+    """Calls a function; returns its result, and the AttnspecError that it raised, if any."""
     try:
         return look(), []
     except AttnspecError as problem:
@@ -52,8 +52,9 @@ def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecErro
 
 @contextmanager
 def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
-    """First say what `lint` would of the own ones among these clauses, and at last end with exit code 2 if it was
-    anything. NumPy is imported only where there are any.
+    """Says first what `lint` would say of own clauses, and if it does, ends with exit code 2.
+
+    NumPy is imported only if there are own clauses.
     """
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
     mistakes = list(find_badly_put(replace(law, clauses=own))) if own else []
@@ -65,22 +66,23 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
 
 
 def find_badly_put(law: Spec) -> Iterator[AttnspecError]:
-    """Finds one mistake of each clause whose words mean nothing; of the others, what makes them claim less than it
-    seems.
-    """
+    """Yields the mistake in the words of each clause, or why it claims less than it seems."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
     from attnspec.vocabulary.tables import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
-        checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
-                                                 faults=CATALOGUE.keys()))
-        yield from (*found, *(problem for check in (checks or {}).values() for problem in _reason_not_posable(check)))
-        yield from () if found else empty_claims(clause)
+        checks, mistakes = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
+                                                    faults=CATALOGUE.keys()))
+        yield from mistakes
+        for check in (checks or {}).values():
+            yield from _reason_not_posable(check)
+        if not mistakes:
+            yield from empty_claims(clause)
 
 
 def _reason_not_posable(check: Check) -> Iterator[SpecError]:
-    """Complains of a clause for which no problem exists, so that it never says anything of anybody."""
+    """Complains of a clause for which no problem exists, so that it never tests anything."""
     from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
 
     if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
@@ -97,10 +99,11 @@ def _reason_not_posable(check: Check) -> Iterator[SpecError]:
 def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
     """Explain a clause: its sentence, its sources, its formula, its YAML.
 
-    Or explain a word that clauses are written with ('agree', 'permute_keys'), or a fault (a wrong attention).
+    Or explain a word that clauses are written with ('agree', 'permute_keys'), or a fault (a wrong
+    attention).
 
-    A pattern ('masking.*') explains all clauses that match; if none does, all faults that match. So does a theme
-    ('masking').
+    A pattern ('masking.*') explains all clauses that match; if none does, all faults that match.
+    So does a theme ('masking').
     """
     law = load_spec(spec, spec_add)
     name = f"{name}.*" if f"{name}.*" in themes_of(each.id for each in law.clauses) else name
@@ -111,24 +114,20 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
         elif as_json:
             from attnspec.runner.judge import describe_clause  # noqa: PLC0415  (weight: what runs subjects)
 
-            told = [encode(describe_clause(clause, law)) for clause in clauses]
-            click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False,
-                                  indent=1))
+            data = [encode(describe_clause(clause, law)) for clause in clauses]
+            click.echo(json.dumps(data if "*" in name else data[0], ensure_ascii=False, indent=1))
         else:
             home = Path(spec) if spec else folder("spec")
-            _print_texts([_explain_clause(clause, law, file_of(clause, home, spec_add))
-                          for clause in clauses])
-
-
-def _is_pattern(name: str) -> bool:
-    return "*" in name
+            _print_texts(_explain_clause(clause, law, file_of(clause, home, spec_add))
+                         for clause in clauses)
 
 
 def _print_texts(texts: Iterable[Iterable[str]]) -> None:
-    """Print texts with a line between them."""
+    """Prints texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo(escape_hidden("\n".join([*([f"\n{'─' * LINE_WIDTH}\n"] if number else []),
-                                            *lines])))
+        if number:
+            click.echo(f"\n{'─' * LINE_WIDTH}\n")
+        click.echo(escape_hidden("\n".join(lines)))
 
 
 def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
@@ -154,37 +153,40 @@ def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
 
 
 def _format_convictions(clause: Clause, law: Spec) -> Iterator[str]:
-    """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
         yield from wrap_paragraph(f"faults that violate it: {', '.join(clause.refuted_by)}  "
-                                  "(`attnspec explain NAME` "
-                            "describes each)")
+                                  "(`attnspec explain NAME` describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
         faults = count_noun(len(convicted), "fault")
         yield from wrap_paragraph(f"detects {faults} of the catalogue in all; they are listed in "
-                            f"{shown_path(law.folder / FILE)}")
+                                  f"{shown_path(law.folder / FILE)}")
 
 
 def _format_citation(citation: Citation, law: Spec) -> Iterator[str]:
     source = law.bibliography[citation.cite]
-    by = ", ".join(filter(None, (source.author, source.year)))
-    at = f", at {citation.at!r}" if citation.at else ""
-    yield from wrap_paragraph(f"{source.title}{f' ({by})' if by else ''}{at}")
-    in_english = f"in English: “{citation.translation}”" if citation.translation else ""
-    for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note,
-                 source.url):
-        if text:
-            yield f"    {text}"
+    title = source.title
+    if author := ", ".join(filter(None, (source.author, source.year))):
+        title += f" ({author})"
+    if citation.at:
+        title += f", at {citation.at!r}"
+    yield from wrap_paragraph(title)
+    if citation.quote:
+        yield f"    “{citation.quote}”"
+    if citation.translation:
+        yield f"    in English: “{citation.translation}”"
+    for text in filter(None, (citation.note, source.url)):
+        yield f"    {text}"
 
 
 def file_of(clause: Clause, home: Path, added: Iterable[str]) -> Path:
-    """The file that holds the clause: one of the law's folder, or an added one."""
-    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown_path(file) == clause.where.file)
+    """The file that holds a clause: of the spec's folder, or an added one."""
+    files = (*home.glob("*.yaml"), *added_files(added))
+    return next(file for file in files if shown_path(file) == clause.where.file)
 
 
 def yaml_of(clause: Clause, file: Path) -> str:
-    """The clause as its file has it: from its own line to the next clause, or to what follows the clauses."""
+    """The text of a clause in its file, up to the next clause."""
     lines = file.read_text(encoding="utf-8-sig").splitlines()
     first = clause.where.line - 1
     indent = len(lines[first]) - len(lines[first].lstrip())
@@ -194,7 +196,7 @@ def yaml_of(clause: Clause, file: Path) -> str:
 
 
 def _tell_others(name: str, law: Spec) -> None:
-    """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
+    """Explains a word or faults. Raises UsageError if nothing has this name."""
     known = {word.name: word for word in list_vocabulary()}
     if name in known:
         _print_texts([explain_word(known[name], law)])
@@ -211,32 +213,35 @@ def _tell_others(name: str, law: Spec) -> None:
 def _tell_story_of_fault(fault: Fault, law: Spec) -> Iterator[str]:
     yield (f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; "
            f"stage {fault.stage})\n")
-    for text in (fault.story, f"it shows with: {fault.reach}", fault.link,
-                 *_convicting(fault, law)):
+    paragraphs = (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law))
+    for text in paragraphs:
         yield "\n".join(wrap_paragraph(text))
 
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
-    """The clauses that name the fault, and all that convict it, with the dtypes where it is not at all of them."""
+    """Yields the clauses that name a fault, and those that detect it, with the dtypes."""
     if fault.planted:
         yield f"tried on it: {', '.join(clauses_for(law, read_refutations(law), fault.name))}"
         return
-    named = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
-    yield f"clauses that name it: {', '.join(named) or 'none'}"
-    found = read_refutations(law).of_fault(fault.name)
-    most = max(map(len, found.values()), default=0)
-    told = (name if len(dtypes) == most
-            else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
-            for name, dtypes in found.items())
-    if found:
-        yield f"detected by {count_noun(len(found), 'clause')}: {', '.join(told)}"
+    naming = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
+    yield f"clauses that name it: {', '.join(naming) or 'none'}"
+    dtypes_of = read_refutations(law).of_fault(fault.name)
+    most = max(map(len, dtypes_of.values()), default=0)
+    names = []
+    for name, dtypes in dtypes_of.items():
+        at = f" ({' '.join(dtype.value for dtype in dtypes)})" if len(dtypes) < most else ""
+        names.append(f"{name}{at}")
+    if names:
+        yield f"detected by {count_noun(len(names), 'clause')}: {', '.join(names)}"
 
 
 def _suggest_nearest(name: str, law: Spec, others: Iterable[str]) -> str:
     ids = [clause.id for clause in law.clauses]
-    near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *others])
-    meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
-    return f"{meant} `attnspec list clauses` and `attnspec list faults` name them all."
+    themes = themes_of(ids) if "*" in name else ()
+    suggestion = hint_of_theme(name, ids)
+    if not suggestion and (near := near_misses(name, [*ids, *themes, *others])):
+        suggestion = f" Did you mean {either(near)}?"
+    return f"{suggestion} `attnspec list clauses` and `attnspec list faults` name them all."
 
 
 Row = Mapping[str, str]
@@ -269,7 +274,7 @@ def _list_profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _list_faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
-    """Lists faults with the clauses that `check` puts each to: all that convict it would fill a page."""
+    """Lists faults with the clauses that `check` tries on each; too many detect it."""
     spec = law()
     found = read_refutations(spec)
     for name in all_faults(spec, found):
@@ -322,9 +327,7 @@ def _list_sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _format_arguments(word: Mapping[str, Any]) -> str:
-    """Names the arguments, with the values of those that are one of a few; brackets mark what may be left
-    out.
-    """
+    """Names the arguments and the values of a few; brackets mark what may be left out."""
     required = word.get("required", ())
     named = {name: f"{name}{_format_choices(value)}"
              for name, value in word.get("properties", {}).items()}
@@ -332,7 +335,7 @@ def _format_arguments(word: Mapping[str, Any]) -> str:
 
 
 def _format_choices(value: Mapping[str, Any]) -> str:
-    """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
+    """`: exact|rounding` for an argument that takes a few names, or a list of them."""
     names = value.get("enum", value.get("items", {}).get("enum", ()))
     if 0 < len(names) <= MOST_CHOICES:
         return f": {'|'.join(map(str, names))}"
@@ -345,10 +348,8 @@ def _first_sentence(text: str) -> str:
 
 LISTINGS: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
     "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles,
-    "faults": _list_faults,
-    "words": _list_words,
-    "problems": _list_problems, "sources": _list_sources, "families": _list_families,
-    "masks": _list_masks,
+    "faults": _list_faults, "words": _list_words, "problems": _list_problems,
+    "sources": _list_sources, "families": _list_families, "masks": _list_masks,
     "biases": _list_biases}
 
 
@@ -363,20 +364,21 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
           as_json: bool) -> None:
     """List WHAT: subjects, clauses, profiles or faults.
 
-    Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
-    a problem. Without WHAT, subjects.
+    Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to
+    make the entries of a problem. Without WHAT, subjects.
     """
     law = cache(partial(load_spec, spec, spec_add))
     with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
         rows = list(LISTINGS[what](implementations, law))
-        lines = ([json.dumps(rows, ensure_ascii=False, indent=1)] if as_json
-                 else map(escape_hidden, format_table(rows)))
-        for line in lines:
-            click.echo(line)
+        if as_json:
+            click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+            return
+        for line in format_table(rows):
+            click.echo(escape_hidden(line))
 
 
 def format_table(rows: Sequence[Row]) -> Iterator[str]:
-    """Columns, the last of them as long as it likes; columns that are empty throughout are left out."""
+    """Writes rows as columns; empty columns are left out."""
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
     widths = {name: max(len(row[name]) for row in rows) for name in columns}
     for row in rows:

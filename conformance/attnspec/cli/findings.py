@@ -1,7 +1,8 @@
-"""Which failures the console tells in full, how the others are named, and what was not decided, and why."""
+"""Says on the console which bugs there are, and what was not decided, and why."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +19,14 @@ from attnspec.report.likely_cause import LikelyCause, is_other_convention
 from attnspec.runner.judge import CONVENTION_PHRASE, RECOMMENDATION_PHRASE, format_violation
 
 _CLAUSES_WIDTH = 90  # characters of a list of clauses
-MOST_CAUSES = 3  # that are told in a line
-_ROW_WIDTH = 50   # the same, where it is to be one row of a screen
+_ROW_WIDTH = 50  # the same, if it is to fit into one row of a screen
+MOST_CAUSES = 3  # of further bugs, a line each
 _NOT_COUNTED = "not counted; "
 
 
 @dataclass(frozen=True, slots=True)
 class FailedClause:
-    """A clause that a subject fails: at the dtype that is shown, and alike at others."""
+    """A clause that a subject fails: at the dtype that is shown, and at others."""
 
     shown_outcome: Outcome
     others: tuple[Outcome, ...]
@@ -38,39 +39,35 @@ class FailedClause:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """Clauses that a subject fails by one cause, the clearest first; or one clause of which nobody knows the cause."""
+    """Clauses that a subject fails by one cause, the clearest first; or one without a cause."""
 
     clauses: tuple[FailedClause, ...]
     cause: LikelyCause | None = None
 
 
 def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
-    """Ranks the bugs that gate: one bug of every subject before a second of any, that which explains most before the
-    others.
-    """
-    return tuple(_take_in_turn([_find_bugs(digest.digest_of(subject).failures)
-                                for subject in digest.subjects]))
+    """Ranks the bugs that gate: the first of every subject, then the second, and so on."""
+    piles = (_find_bugs(digest.digest_of(subject).failures) for subject in digest.subjects)
+    in_turn = chain.from_iterable(zip_longest(*piles))
+    return tuple(bug for bug in in_turn if bug is not None)
 
 
 def _find_bugs(failures: Sequence[Outcome]) -> list[Bug]:
-    """Finds the bugs of a subject. Where most failures have no known cause, its clearest clause comes first."""
+    """Finds the bugs of a subject; without a common cause, the clearest comes first."""
     groups = explain_bugs(failures)
-    clauses = {_failure_key(each.shown_outcome): each
-               for each in _group_by_clause([each for group in groups for each in group.failures])}
-    found: list[Bug] = []
+    left = {_failure_key(each.shown_outcome): each
+            for each in _group_by_clause([each for group in groups for each in group.failures])}
+    bugs: list[Bug] = []
     for group in groups:
-        mine = tuple(clauses.pop(key)
-                     for key in dict.fromkeys(map(_failure_key, group.failures)) if key in clauses)
-        found += ([Bug(mine, group.cause)] if group.cause and mine else [Bug((each,))
-                                                                         for each in mine])
-    if likely_group(failures):
-        return found
-    return sorted(found, key=lambda bug: rank_clarity(bug.clauses[0].shown_outcome))
-
-
-def _take_in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
-    """The first of every pile, then the second of every pile, …"""
-    return (turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None)
+        keys = dict.fromkeys(map(_failure_key, group.failures))
+        clauses = tuple(left.pop(key) for key in keys if key in left)
+        if group.cause and clauses:
+            bugs.append(Bug(clauses, group.cause))
+        else:
+            bugs += [Bug((clause,)) for clause in clauses]
+    if not likely_group(failures):
+        bugs.sort(key=lambda bug: rank_clarity(bug.clauses[0].shown_outcome))
+    return bugs
 
 
 def _group_by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
@@ -89,8 +86,8 @@ def format_bug(digest: Digest, bug: Bug) -> Iterator[str]:
     first, *others = bug.clauses
     yield from format_finding(digest, first, bug.cause)
     if others:
-        yield (f"  also: {name_few([each.clause for each in others], _ROW_WIDTH)} (-v shows "
-               f"{_pronoun_of(others)})")
+        names = name_few([each.clause for each in others], _ROW_WIDTH)
+        yield f"  also: {names} (-v shows {_pronoun_of(others)})"
 
 
 def _pronoun_of(several: Sequence[object]) -> str:
@@ -99,14 +96,15 @@ def _pronoun_of(several: Sequence[object]) -> str:
 
 def format_finding(digest: Digest, finding: FailedClause,
                    cause: LikelyCause | None = None) -> Iterator[str]:
-    """Tells a failure in full: in red what gates, in yellow with its level what does not. cause: of the bug; its fault
-    comes first.
+    """Writes a failure in full: in red if it gates, else in yellow with its level.
+
+    cause: of the bug; its fault comes first.
     """
     first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
-    is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
-    happened = ((CONVENTION_PHRASE if is_other_convention(first) else RECOMMENDATION_PHRASE)
-                if is_advice else "")
+    happened = ""
+    if first.verdict is Verdict.VIOLATED and not digest.gates(first):
+        happened = CONVENTION_PHRASE if is_other_convention(first) else RECOMMENDATION_PHRASE
     text = format_violation(first, says=clause.says, where=clause.where, also=also,
                             happened=happened)
     head, _, rest = text.partition("\n")
@@ -117,7 +115,7 @@ def format_finding(digest: Digest, finding: FailedClause,
 
 
 def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
-    """The same with the cause's fault before the others that explain it as well."""
+    """Puts the cause's fault before others that explain the failure as well."""
     if outcome.evidence is None or cause is None:
         return outcome
     like = sorted(outcome.evidence.like, key=lambda each: each.fault != cause.fault)
@@ -125,34 +123,34 @@ def _lead_with_fault(outcome: Outcome, cause: LikelyCause | None) -> Outcome:
 
 
 def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
-    """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
+    """Names the bugs that are not shown in full, a line for each cause."""
     known = [bug for bug in bugs if bug.cause][:MOST_CAUSES]
     for bug in known:
         names = [_name_outcome(digest, each.shown_outcome) for each in bug.clauses]
-        is_seen_alone = bug.cause is not None and is_place(bug.cause) and digest.is_glance
-        how = f"also {bug.cause}" if is_seen_alone else f"also likely: {bug.cause}"
+        is_only_seen = bug.cause is not None and is_place(bug.cause) and digest.is_glance
+        how = f"also {bug.cause}" if is_only_seen else f"also likely: {bug.cause}"
         yield f"{how}: {name_few(names, _ROW_WIDTH)} (-v shows {_pronoun_of(names)})"
-    names = list(dict.fromkeys(_name_outcome(digest, each.shown_outcome)
-                               for bug in bugs if bug not in known
-                               for each in bug.clauses))
+    others = (each for bug in bugs if bug not in known for each in bug.clauses)
+    names = list(dict.fromkeys(_name_outcome(digest, each.shown_outcome) for each in others))
     if names:
         yield f"also violated: {name_few(names, _CLAUSES_WIDTH)} (-v shows {_pronoun_of(names)})"
 
 
 def format_recommendations(digest: Digest) -> Iterator[str]:
-    """The recommendations that are not followed, by name; and the conventions that are others than recommended."""
-    names = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
-    conventions = [outcome for outcome in names.values() if is_other_convention(outcome)]
-    others = [outcome for outcome in names.values() if not is_other_convention(outcome)]
+    """Names the recommendations that are not followed, and the unrecommended conventions."""
+    by_clause = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
+    conventions, others = list[Outcome](), list[Outcome]()
+    for outcome in by_clause.values():
+        (conventions if is_other_convention(outcome) else others).append(outcome)
     if others:
-        what = (f"{_count_with_levels('recommendation', others)} "
-                f"{'is' if len(others) == 1 else 'are'} not followed")
-        yield f"{what}: {_format_uncounted(digest, others)}"
+        how = "is" if len(others) == 1 else "are"
+        count = _count_with_levels("recommendation", others)
+        yield f"{count} {how} not followed: {_format_uncounted(digest, others)}"
     if conventions:
         how = "is another" if len(conventions) == 1 else "are others"
-        what = (f"{_count_with_levels('convention', conventions)} {how} than recommended, "
-                "which libraries use, too")
-        yield f"{what}: {_format_uncounted(digest, conventions)}"
+        count = _count_with_levels("convention", conventions)
+        yield (f"{count} {how} than recommended, which libraries use, too: "
+               f"{_format_uncounted(digest, conventions)}")
 
 
 def _count_with_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
@@ -167,11 +165,10 @@ def _format_uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
 
 
 def _name_recommendation(digest: Digest, outcome: Outcome) -> str:
-    """A recommendation by name; of the convention of a single subject, what it does."""
-    seen = outcome.evidence.sentence if outcome.evidence else ""
-    does = (seen.partition(";")[0] if is_other_convention(outcome) and len(digest.subjects) == 1
-            else "")
-    return does or _name_outcome(digest, outcome)
+    """The name of a recommendation; what a single subject does if it is a convention."""
+    if outcome.evidence and is_other_convention(outcome) and len(digest.subjects) == 1:
+        return outcome.evidence.sentence.partition(";")[0]
+    return _name_outcome(digest, outcome)
 
 
 def _name_outcome(digest: Digest, outcome: Outcome) -> str:
@@ -181,7 +178,7 @@ def _name_outcome(digest: Digest, outcome: Outcome) -> str:
 
 
 def list_all_failures(digest: Digest) -> Iterator[str]:
-    """Every failure in full, what gates first."""
+    """Writes every failure in full; those that gate come first."""
     for bug in rank_bugs(digest):
         for finding in bug.clauses:
             yield from format_finding(digest, finding, bug.cause)
@@ -189,28 +186,30 @@ def list_all_failures(digest: Digest) -> Iterator[str]:
         yield from format_finding(digest, finding)
 
 
-MOST_REASONS = 12   # reasons for not running that are listed
-MOST_OTHER_REASONS = 2     # reasons beside missing keywords that are told in a line
-_LIST_WIDTH = 60     # characters of a list
+MOST_REASONS = 12  # for not running
+MOST_OTHER_REASONS = 2  # in a line, besides missing keywords
+_LIST_WIDTH = 60  # characters of a list
 _SILENCE_WORDS = {Verdict.NO_CLAIM: ("could not be decided", "could not be decided"),
                   Verdict.INAPPLICABLE: ("does not apply", "do not apply")}
+"""By verdict: what is said of one clause, and of several."""
 
 
 def format_undecided(digest: Digest) -> Iterator[str]:
-    """A line for the dtypes that were left out, for the clauses that made no claim, and for those that do not apply."""
+    """Says which dtypes were left out, and why clauses made no claim or do not apply."""
     yield from _find_dtypes_left_out(digest)
     for verdict, words in _SILENCE_WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
         if len(digest.subjects) > 1 and undecided:
-            yield f"{count_noun(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
+            count = count_noun(len(undecided), "item")
+            yield f"{count} {words[len(undecided) > 1]} (-v lists the reasons)"
         elif clauses := _nowhere_decided(undecided, digest):
-            them = "it" if len(clauses) == 1 else "them"
-            counted = count_noun(len(clauses), "clause")
-            yield f"{counted} {words[len(clauses) > 1]}: {format_lacking(clauses)} (-v lists {them})"
+            count, reasons = count_noun(len(clauses), "clause"), format_lacking(clauses)
+            them = _pronoun_of(clauses)
+            yield f"{count} {words[len(clauses) > 1]}: {reasons} (-v lists {them})"
 
 
 def format_not_run(digest: Digest) -> Iterator[str]:
-    """Lists what was not run, by reason; nothing where the verdict itself tells it."""
+    """Lists what was not run, by reason; nothing if the verdict says it."""
     lost = [outcome for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN]
     is_all = (len(lost) == len(digest.outcomes)
               and len({(outcome.subject, outcome.reason) for outcome in lost}) == 1)
@@ -218,7 +217,7 @@ def format_not_run(digest: Digest) -> Iterator[str]:
 
 
 def format_all_undecided(digest: Digest) -> Iterator[str]:
-    """Everything that was not decided, by reason: of one subject which clauses, of several whom."""
+    """Lists everything that was not decided, by reason."""
     undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED_VERDICTS]
     if len(digest.subjects) > 1:
         return _list_reasons(undecided, len(undecided))
@@ -227,16 +226,12 @@ def format_all_undecided(digest: Digest) -> Iterator[str]:
 
 
 def _shorten_reason(outcome: Outcome) -> str:
-    """The reason with `it` for the subject, where a part of it begins with its name."""
-    return "; ".join(f"it {part.removeprefix(whole)}"
-                     if part.startswith(whole := f"{outcome.subject} ") else part
-                     for part in outcome.reason.split("; "))
+    """The reason, with `it` for the subject where a part begins with its name."""
+    return re.sub(rf"(^|; ){re.escape(outcome.subject)} ", r"\1it ", outcome.reason)
 
 
 def _name_clauses(outcomes: Sequence[Outcome]) -> str:
-    """The clauses; what was not run is mostly everything, so of that the subject."""
-    is_lost = outcomes[0].verdict is Verdict.NOT_RUN
-    if is_lost:
+    if outcomes[0].verdict is Verdict.NOT_RUN:
         return _name_subjects(outcomes)
     return ", ".join(dict.fromkeys(each.clause for each in outcomes))
 
@@ -246,28 +241,35 @@ def _name_subjects(outcomes: Sequence[Outcome]) -> str:
 
 
 def format_lacking(outcomes: Sequence[Outcome]) -> str:
-    """Why clauses do not apply to one subject, the commonest reasons first: `it takes no bias, no window`."""
-    ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
-    keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
-    others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
-    if len(outcomes) > 1:
-        others = [phrase.replace("that this clause needs", "that some of them need")
-                  for phrase in others]
-    told = [*([_TAKES + name_few(keywords, _LIST_WIDTH)] if keywords else []),
-            *others[:MOST_OTHER_REASONS]]
-    return "; ".join(told) + (f"; and {len(others) - MOST_OTHER_REASONS} more"
-                              if len(others) > MOST_OTHER_REASONS
-                              else "")
+    """Why clauses do not apply, the commonest reasons first: `it takes no bias, no window`."""
+    counts = Counter(phrase for each in outcomes for phrase in _phrases(each))
+    keywords, others = list[str](), list[str]()
+    for phrase, _ in counts.most_common():
+        if phrase.startswith(_TAKES_NO):
+            keywords.append(phrase.removeprefix(_TAKES))
+        elif len(outcomes) > 1:
+            others.append(phrase.replace("that this clause needs", "that some of them need"))
+        else:
+            others.append(phrase)
+    parts = others[:MOST_OTHER_REASONS]
+    if keywords:
+        parts.insert(0, _TAKES + name_few(keywords, _LIST_WIDTH))
+    if len(others) > MOST_OTHER_REASONS:
+        parts.append(f"and {len(others) - MOST_OTHER_REASONS} more")
+    return "; ".join(parts)
 
 
 _TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is not a layer"
 _DTYPE_MARK = "\0"  # in a reason, the name of the dtype that it speaks of
 _REFUSES = "the function refuses the inputs that this clause needs"
+_REFUSALS = (_REFUSES, "it refuses ", "it does not take so many ", "it takes only ",
+             "it takes contiguous ")
+"""The beginnings of reasons that are about sizes or layouts."""
 _LACKS_A_LAYER = frozenset({"it takes no params", "it takes no heads"})
 
 
 def _phrases(outcome: Outcome) -> list[str]:
-    """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
+    """The parts of a reason, without the subject's name and the shape of the case."""
     reason = _shorten_reason(outcome).partition("; here ")[0].partition(": ")[0]
     # in the words of its exceptions, as the verdict's line says what it refuses
     if reason.startswith(_REFUSES):
@@ -281,37 +283,34 @@ def _phrases(outcome: Outcome) -> list[str]:
 
 
 def kept_away(digest: Digest) -> tuple[int, int]:
-    """How many clauses were put at no dtype because of what a subject refuses, and of how many that it could be put."""
+    """How many clauses a subject's refusals keep from being tried, and of how many."""
     judged = _judged_dtypes(digest.outcomes)
     put = {each.clause for each in digest.outcomes if each.verdict is not Verdict.INAPPLICABLE}
-    away = {each.clause
-            for each in digest.outcomes if each.dtype in judged
-            and _is_refused(_shorten_reason(each))} - put
+    away = {each.clause for each in digest.outcomes
+            if each.dtype in judged and _shorten_reason(each).startswith(_REFUSALS)} - put
     return len(away), len(away | put)
 
 
-def _is_refused(reason: str) -> bool:
-    """Whether sizes or layouts that it refuses are why nothing was put."""
-    return reason.startswith((_REFUSES, "it refuses ", "it does not take so many ",
-                              "it takes only ",
-                              "it takes contiguous "))
-
-
 def _find_dtypes_left_out(digest: Digest) -> Iterator[str]:
-    """The dtypes at which nothing at all applied to a subject."""
+    """Yields the dtypes at which nothing applied to a subject, by reason."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = _judged_dtypes(outcomes)
-    told = {outcome.dtype: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
     if not judged:
         return
-    reasons = {dtype: told[dtype].replace(dtype.value, _DTYPE_MARK)
-               for dtype in DType if dtype in told}
-    for reason in dict.fromkeys(reasons.values()):
-        alike = [dtype for dtype in reasons if reasons[dtype] == reason]
-        # the words of an exception stay what they are
-        head, colon, words = told[alike[0]].partition(": ")
-        head = head.replace(alike[0].value, "them") if len(alike) > 1 else head
-        yield f"Not judged at {', '.join(dtype.value for dtype in alike)}: {head}{colon}{words}"
+    reasons = {outcome.dtype: outcome.reason
+               for outcome in outcomes if outcome.dtype not in judged}
+    groups: dict[str, list[DType]] = {}
+    for dtype in DType:
+        if dtype in reasons:
+            key = reasons[dtype].replace(dtype.value, _DTYPE_MARK)
+            groups.setdefault(key, []).append(dtype)
+    for first, *others in groups.values():
+        # the words of an exception, behind the colon, stay what they are
+        head, colon, words = reasons[first].partition(": ")
+        if others:
+            head = head.replace(first.value, "them")
+        names = ", ".join(dtype.value for dtype in (first, *others))
+        yield f"Not judged at {names}: {head}{colon}{words}"
 
 
 def _judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
@@ -321,28 +320,29 @@ def _judged_dtypes(outcomes: Iterable[Outcome]) -> frozenset[DType]:
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
-    """An outcome for each clause that was decided at no dtype, at one where something was: another line tells of dtypes
-    that are left out.
-    """
+    """The clauses that were decided at no dtype, each by one outcome."""
     decided = {outcome.clause
                for outcome in digest.outcomes if outcome.verdict not in UNDECIDED_VERDICTS}
     judged = _judged_dtypes(digest.outcomes)
-    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, dtype_order(each)),
-                       reverse=True)
-    by_clause = {outcome.clause: outcome for outcome in last_told}
+    # of several dtypes, the last one in this order stands for the clause
+    ordered = sorted(undecided, key=lambda each: (each.dtype not in judged, dtype_order(each)),
+                     reverse=True)
+    by_clause = {outcome.clause: outcome for outcome in ordered}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 
 def _list_reasons(outcomes: Sequence[Outcome], at_most: int,
-                  named: Callable[[Sequence[Outcome]], str] = _name_subjects) -> Iterator[str]:
-    found = Counter((each.verdict, each.reason) for each in outcomes)
+                  name: Callable[[Sequence[Outcome]], str] = _name_subjects) -> Iterator[str]:
+    groups: dict[tuple[Verdict, str], list[Outcome]] = {}
+    for each in outcomes:
+        groups.setdefault((each.verdict, each.reason), []).append(each)
     order = list(Verdict)
-    ranked = sorted(found, key=lambda key: (-order.index(key[0]), -found[key], key[1]))
+    ranked = sorted(groups, key=lambda key: (-order.index(key[0]), -len(groups[key]), key[1]))
     if ranked:
         yield "Not judged:"
-    for verdict, reason in ranked[:at_most]:
-        alike = [each for each in outcomes if (each.verdict, each.reason) == (verdict, reason)]
+    for key in ranked[:at_most]:
+        verdict, reason = key
         why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
-        yield f"  {found[verdict, reason]:>4} {why} ({named(alike)})"
+        yield f"  {len(groups[key]):>4} {why} ({name(groups[key])})"
     if len(ranked) > at_most:
         yield f"       and {count_noun(len(ranked) - at_most, 'further reason')}, in the record"

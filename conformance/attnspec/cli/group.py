@@ -1,8 +1,8 @@
-"""The commands by name, each imported when it is called, and what is said when attnspec itself fails.
+"""The group of commands, each imported when it is called, and what is said of our own failures.
 
-Standard output and standard error may be closed or full. Whoever stops listening (`attnspec check … | head -1`) must
-not cost a run its record, and what was not told is no verdict. So the streams fall silent where they cannot be written,
-and the command ends with exit code 2.
+Standard output and standard error may be closed or full. A reader who stops listening (`attnspec
+check … | head -1`) must not cost a run its record. So streams that cannot be written fall silent,
+and the command ends with exit code 2: what could not be told is no verdict.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _lost_streams: dict[str, OSError] = {}
 
 
 def output_error() -> OSError | None:
-    """Why not all could be told on standard output; None where all was. Known once it is flushed."""
+    """Why standard output could not be written; None if it could. Known once it is flushed."""
     return _lost_streams.get("stdout")
 
 
 @contextmanager
 def patient_streams() -> Iterator[None]:
-    """While this context is open, the process's own standard streams raise nothing. Streams that stand in for them are
-    left alone.
+    """Keeps the process's own standard streams from raising errors in this context.
+
+    Streams that replace them are left alone.
     """
     _open_descriptors()
     _lost_streams.clear()
@@ -55,7 +56,7 @@ def patient_streams() -> Iterator[None]:
 
 
 def _open_descriptors() -> None:
-    """Let a standard stream that was closed (`>&-`) lead nowhere: else the next file that is opened has its number."""
+    """Opens standard streams that were closed (`>&-`), or a file would get their number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)  # workers need theirs as well
     os.close(descriptor)
@@ -74,16 +75,16 @@ def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
 
 
 class _PatientStream(io.RawIOBase):
-    """Writes to a stream until that fails, and then swallows what is written."""
+    """Writes to a stream until that fails, and then drops what is written."""
 
     name: str
 
     def __init__(self, name: str, stream: TextIO) -> None:
-        self.name, self._raw = name, cast("io.RawIOBase",
-                                          getattr(stream.buffer, "raw", stream.buffer))
+        self.name = name
+        self._raw = cast("io.RawIOBase", getattr(stream.buffer, "raw", stream.buffer))
 
     def write(self, data: object, /) -> int:
-        """Writes; returns how many bytes were taken, all of them once nobody takes any."""
+        """Writes, and returns how many bytes were taken or dropped."""
         view = memoryview(cast("bytes", data))
         if self.name not in _lost_streams:
             try:
@@ -97,7 +98,7 @@ class _PatientStream(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """The descriptor of the stream."""
         return self._raw.fileno()
 
     def isatty(self) -> bool:
@@ -112,7 +113,7 @@ OUTPUT_CLOSED = ("attnspec: standard output was closed before the verdict was pr
 
 
 def exit_code_of(result: Result) -> int:
-    """The run's exit code; failures of our own are told, and then nobody can say. So it is where nobody listened."""
+    """The exit code of a run: 2 if it has defects of our own, or if nobody read the output."""
     if result.defects:
         own_up(result.defects)
     sys.stdout.flush()
@@ -123,7 +124,7 @@ def exit_code_of(result: Result) -> int:
 
 
 def own_up(defects: Sequence[str]) -> None:
-    """Each kind of failure of our own once: they tend to come in dozens that end in the same line."""
+    """Prints each kind of failure of our own once: dozens may end in the same line."""
     kinds: dict[str, list[str]] = {}
     for defect in defects:
         kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
@@ -159,12 +160,17 @@ FURTHER_COMMANDS: Mapping[str, str] = {
 COMMANDS: Mapping[str, str] = {**LISTED_COMMANDS, **FURTHER_COMMANDS}
 
 MOVED_COMMANDS = ("power", "campaign", "refutations", "ranges")
-"""Commands that measure attnspec itself. They are in `conformance/evaluation`, which no wheel holds."""
+"""Commands that measure attnspec itself.
+
+They are in `conformance/evaluation`, which no wheel holds.
+"""
 
 
 class CommandGroup(click.Group):
-    """A group that imports a command when it is called. listed, further: names to `module:attribute`; help lists the
-    one, and names the other in a line.
+    """A group that imports a command when it is called.
+
+    listed, further: names to `module:attribute`. Help lists the first, and names the others in one
+    line.
     """
 
     def __init__(self, *, listed: Mapping[str, str], further: Mapping[str, str], **attributes: Any) -> None:  # noqa: ANN401  (click's own)
@@ -173,11 +179,11 @@ class CommandGroup(click.Group):
         self._places = {**listed, **further}
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """All, in their own order."""
+        """The names of all commands, in their own order."""
         return list(self._places)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        """Import the command."""
+        """Imports a command; None if there is none of this name."""
         if name not in self._places:
             return None
         module, _, attribute = self._places[name].partition(":")
@@ -201,7 +207,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command where there is none of this name."""
+        """Finds a command; names the nearest one if there is none of this name."""
         if args[0] not in self._places and not args[0].startswith("-"):
             ctx.fail(f"{args[0]!r} is not a command.{hint(args[0], self._places)}")
         name, command, rest = super().resolve_command(ctx, args)
@@ -211,35 +217,36 @@ class CommandGroup(click.Group):
 
 
 class UsersGroup(CommandGroup):
-    """The commands of the installed package; it knows where those went that it has no more."""
+    """The commands of the installed package. It knows where moved commands are."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raise UsageError for a command that is outside of the package now."""
+        """Finds a command. Raises UsageError for one that has moved out of the package."""
         if args[0] in MOVED_COMMANDS:
-            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the "
-                             "installed package.\n"
-                             "In a checkout with an editable install: "
-                             f"python -m evaluation {shlex.join(args)}")
+            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the installed package.\n"
+                             f"In a checkout with an editable install: python -m evaluation {shlex.join(args)}")
         return super().resolve_command(ctx, args)
 
 
 def check_values(command: click.Command, arguments: Sequence[str]) -> None:
-    """Raise UsageError for an option with an empty value: `--host "$HOST"`, where that is not set, must not judge
-    here what was to be judged in a container.
+    """Raise UsageError for an option with an empty value.
+
+    `--host "$HOST"` with an unset variable must not judge here what was to be judged in a
+    container.
     """
-    taking = {name
-              for param in command.params if isinstance(param, click.Option) and not param.is_flag
-              and not param.count for name in param.opts}
-    told = [*((name, value) for name, value in pairwise(arguments) if name in taking),
-            *((name, value) for name, sign, value in (each.partition("=") for each in arguments)
-              if sign and name in taking)]
-    for name, value in told:
-        if not value.strip():
-            raise UsageError(f"{name} has an empty value, as a variable has that is not set. "
-                             "Give it one, or leave "
-                             f"{name} out.")
+    with_value = {name for param in command.params
+                  if isinstance(param, click.Option) and not (param.is_flag or param.count)
+                  for name in param.opts}
+    pairs = list(pairwise(arguments))
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if sign:
+            pairs.append((name, value))
+    for name, value in pairs:
+        if name in with_value and not value.strip():
+            raise UsageError(f"{name} has an empty value, as a variable has that is not set. Give it one, "
+                             f"or leave {name} out.")
 
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -255,7 +262,8 @@ def attnspec() -> None:
 
     Judging an implementation executes it. Exit codes: 0 conforms, 1 violated, 2 cannot run.
 
-    Completion, as in ~/.bashrc: eval "$(_ATTNSPEC_COMPLETE=bash_source attnspec)"; also zsh_source, fish_source.
+    Completion, as in ~/.bashrc: eval "$(_ATTNSPEC_COMPLETE=bash_source attnspec)"; also
+    zsh_source, fish_source.
     """
 
 

@@ -1,7 +1,7 @@
 """`lint` and `schema`: whether the spec, the manifests and the generated files are in order.
 
-Clauses of one's own must detect the faults that they name and hold of sound formulations; manifests and findings may
-name only what exists.
+Clauses of one's own must detect the faults that they name and hold of sound formulations;
+manifests and findings may name only what exists.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fnmatch
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,14 +103,14 @@ def _find_problems(implementations: Sequence[str], spec: str,
 
 
 def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[AttnspecError]]:
-    """The law without the clauses that cannot be read, if the rest can, and all that is wrong."""
+    """Reads the spec without the clauses that cannot be read; returns it with all mistakes."""
     wrong: list[AttnspecError] = []
     law, found = collect_mistakes(lambda: load_spec(spec, spec_add, tell=wrong.append))
     return law, [*found, *wrong]
 
 
 def check_law(law: Spec) -> Iterator[AttnspecError]:
-    """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
+    """Yields mistakes in the words of clauses, and what the matrix of faults lacks."""
     yield from find_badly_put(law)
     yield from _unused_problems(law)
     yield from _find_untranslated_quotes(law)
@@ -117,7 +118,7 @@ def check_law(law: Spec) -> Iterator[AttnspecError]:
 
 
 def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
-    """Named problems that mean nothing; those that clauses start from are compiled with the clauses."""
+    """Yields the mistakes of named problems that no clause uses."""
     from attnspec.trials.compile import domain_of  # noqa: PLC0415  (weight: NumPy)
 
     used = {clause.given.name for clause in law.clauses}
@@ -127,50 +128,50 @@ def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
 
 
 def _find_untranslated_quotes(law: Spec) -> Iterator[SpecError]:
-    """Quotes that most readers cannot read, and that say nothing in English beside."""
+    """Yields quotes in another script that have no translation."""
     for clause in law.clauses:
         for citation in clause.because:
             if (letter := other_script(citation.quote)) and not citation.translation:
-                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in "
-                                f"English ({letter!r}). "
-                                "Add 'translation' beside it: the quote in English.",
+                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English "
+                                f"({letter!r}). Add 'translation' beside it: the quote in English.",
                                 where=citation.where)
 
 
 def _check_matrix(law: Spec) -> None:
-    """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
+    """Raise SpecError if the matrix names what does not exist, or lacks a fault."""
     from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), FileLocation(shown_path(law.folder / FILE), 1)
+    matrix, path = read_refutations(law), law.folder / FILE
     clauses = [clause.id for clause in law.clauses]
-    faults = found.faults  # gathered anew whenever it is asked for
-    for noun, named, known in (("clause", found.convictions, clauses),
+    faults = matrix.faults  # is collected at each access
+    for noun, names, known in (("clause", matrix.convictions, clauses),
                                ("fault", faults, list(CATALOGUE))):
-        if gone := sorted(set(named).difference(known)):
+        if gone := sorted(set(names).difference(known)):
             raise SpecError(f"there is no {noun} {quote_value(gone[0])}. Write the file again: {COMMAND}.",
-                            where=_first_line_naming(law.folder / FILE, gone[0]))
-    if found.convictions and (missing := [fault.name
-                                          for fault in FIXED if fault.name not in faults]):
+                            where=_first_line_naming(path, gone[0]))
+    missing = [fault.name for fault in FIXED if fault.name not in faults]
+    if matrix.convictions and missing:
         raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: "
-                        "python -m evaluation "
-                        f"refutations --fault {missing[0]} --write.", where=where)
+                        f"python -m evaluation refutations --fault {missing[0]} --write.",
+                        where=FileLocation(shown_path(path), 1))
 
 
 def _first_line_naming(path: Path, name: str) -> FileLocation:
-    """The line of a JSON file where a name stands first."""
+    """The line of a JSON file in which a name first stands."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
     return FileLocation(shown_path(path), before.count("\n") + 1)
 
 
 def check_baselines(paths: Iterable[Path], law: Spec,
                     implementations: Sequence[str]) -> Iterator[AttnspecError]:
-    """Entries that no run can meet."""
+    """Yields the entries of lists of known failures that no run can meet."""
     subjects, clauses = registered_subjects(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
-            found = [wrong for read in (partial(read_baseline, folders=implementations), read_conventions, read_tried)
-                     for wrong in collect_mistakes(partial(read, file))[1]]
-            yield from found[:1] or _check_entries(read_entries(file), subjects, clauses)
+            readers = (partial(read_baseline, folders=implementations), read_conventions, read_tried)
+            mistakes = [mistake for read in readers
+                        for mistake in collect_mistakes(partial(read, file))[1]]
+            yield from mistakes[:1] or _check_entries(read_entries(file), subjects, clauses)
 
 
 def _check_entries(
@@ -189,12 +190,13 @@ def _check_entries(
 
 def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered],
                  clauses: Sequence[str]) -> None:
-    """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
+    """Raise UsageError for a subject, clause, dtype or case that does not exist."""
     if entry.clause not in clauses:
         raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
-    if not is_bare(entry.subject) and entry.subject not in subjects:
+    subject = subjects.get(entry.subject)
+    if subject is None and not is_bare(entry.subject):
         raise UsageError.unknown("subject", entry.subject, subjects, where=entry.where)
-    if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
+    if subject and DType(entry.dtype) not in subject.declaration.dtypes:
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.",
                          where=entry.where)
     if entry.case:
@@ -202,7 +204,7 @@ def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered],
 
 
 def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
-    """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
+    """Raise UsageError for an own function that does not exist, or is like another entry."""
     wrong = no_such_function(entry.subject) if is_bare(entry.subject) else None
     if wrong:
         raise UsageError(str(wrong), where=entry.where)
@@ -229,7 +231,7 @@ def schema(task: str | None) -> None:
 
 
 def check_schemas() -> None:
-    """Raise RecordError for a generated file that is not what the code makes."""
+    """Raise RecordError for a generated file that is not what the code generates."""
     for path, text in _generated_files():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             where = FileLocation(shown_path(path))
@@ -250,7 +252,7 @@ def _spec_schema() -> str:
 
 
 def check_own_clauses(law: Spec) -> Iterator[SpecError]:
-    """Finds what is wrong with clauses of one's own whose words mean something."""
+    """Yields what is wrong with own clauses whose words are right."""
     own = [clause for clause in law.clauses if clause.where.file in law.added]
     checks = _checks(law) if own else {}
     yield from _find_false_promises(own, checks)
@@ -259,35 +261,36 @@ def check_own_clauses(law: Spec) -> Iterator[SpecError]:
 
 def _find_undetected_faults(own: Iterable[Clause],
                             checks: Mapping[str, Check]) -> Iterator[SpecError]:
-    """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
-    the first cases do not show them.
+    """Yields the faults that an own clause names and does not detect.
+
+    Faults whose sizes a seed draws are not tried: the first cases do not show them.
     """
     from attnspec.faults.sizes.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
 
-    named = [(clause, fault) for clause in own for fault in clause.refuted_by
+    pairs = [(clause, fault) for clause in own for fault in clause.refuted_by
              if fault.partition(SEEDED)[0] not in FAMILIES]
-    for clause, fault in named:
+    for clause, fault in pairs:
         if why := _explain_no_conviction(checks, clause.id, fault):
+            command = f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id}"
             yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. "
-                            "Name one that it does: "
-                            f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
+                            f"Name one that it does: {command} tells.",
                             where=clause.place_of("refuted_by"))
 
 
 def _find_false_promises(own: Iterable[Clause],
                          checks: Mapping[str, Check]) -> Iterator[SpecError]:
-    """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
+    """Yields the own `must` clauses that a sound formulation violates."""
     for clause in own:
-        if clause.level is Level.MUST and (sound := _find_accused_formulation(checks, clause.id)):
-            yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
+        if clause.level is Level.MUST and (name := _find_accused_formulation(checks, clause.id)):
+            sound = f"{SOUND}{name}"
+            command = f"attnspec check {sound} --spec-add {clause.where.file} --clause {clause.id}"
+            yield SpecError(f"{clause.id!r} is false: {sound}, whose answers are right by the definition, "
                             "violates it. Mend it, or say under `given` where it holds: "
-                            f"attnspec check {SOUND}{sound} "
-                            f"--spec-add {clause.where.file} --clause {clause.id} shows a case.",
-                            where=clause.where)
+                            f"{command} shows a case.", where=clause.where)
 
 
 def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
-    """The sound formulation, the first that the clause can be put to, if it violates the clause; else empty."""
+    """The first sound formulation that can be judged, if it violates the clause; else empty."""
     from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
@@ -297,8 +300,8 @@ def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     for name in EVERY:
         subject = own_subject(SOUND + name)
         if not check.why_not_put(subject):
-            tally = try_first_cases(check, SOUND + name, dtype,
-                                    Dealer(subject, lambda: checks, EFFORT, SEED))
+            dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
+            tally = try_first_cases(check, SOUND + name, dtype, dealer)
             return name if tally.failure is not None else ""
     return ""
 
@@ -333,111 +336,106 @@ _QUOTATION_MARKS = 2
 
 def check_libraries(folders: Sequence[str], law: Spec | None, *,
                     library: str = "") -> Iterator[AttnspecError]:
-    """Finds one mistake of each manifest and each findings.yaml; where these can be read, every name in them that is
-    none.
+    """Yields the mistakes of manifests and findings.
 
-    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
-    than manifests speak of.
+    A file that cannot be read has one mistake; of any other, every name that does not exist is
+    one.  library: the only one to check; empty: all.  law: the spec that they speak of; None if it
+    cannot be read, or is another one.
     """
-    libraries, found = collect_mistakes(lambda: tuple(library_folders(folders)))
-    yield from found
+    libraries, mistakes = collect_mistakes(lambda: tuple(library_folders(folders)))
+    yield from mistakes
     for place in (each for each in libraries or () if library in ("", each.name)):
-        subjects, found = collect_mistakes(partial(registered_subjects, folders,
-                                                   library=place.name))
-        yield from found
-        findings, found = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
-        yield from found
-        yield from (problem for subject in (subjects or {}).values()
-                    for problem in _check_subject(subject, law))
-        yield from (problem for each in findings or ()
-                    for problem in _check_finding(each, subjects, law))
+        subjects, mistakes = collect_mistakes(partial(registered_subjects, folders,
+                                                      library=place.name))
+        yield from mistakes
+        findings, mistakes = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
+        yield from mistakes
+        for subject in (subjects or {}).values():
+            yield from _check_subject(subject, law)
+        for finding in findings or ():
+            yield from _check_finding(finding, subjects, law)
 
 
 def _check_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
-    """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
+    """Yields mistakes in a precision class, and names of things that do not exist."""
     from attnspec.subjects.attributes import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
-    _, senseless = collect_mistakes(partial(check_precision, subject.declaration, subject.where))
-    yield from senseless or collect_mistakes(partial(check_width, subject.declaration,
-                                                     subject.where))[1]
+    declaration = subject.declaration
+    _, mistakes = collect_mistakes(partial(check_precision, declaration, subject.where))
+    yield from mistakes or collect_mistakes(partial(check_width, declaration, subject.where))[1]
     if law:
         clauses = [clause.id for clause in law.clauses]
-        yield from collect_mistakes(partial(check_deviations, subject.id, subject.declaration,
-                                            clauses))[1]
+        yield from collect_mistakes(partial(check_deviations, subject.id, declaration, clauses))[1]
         if subject.document and subject.document not in law.bibliography:
             yield ManifestError.unknown("source of the bibliography", subject.document,
-                                        law.bibliography,
-                                        where=subject.where)
+                                        law.bibliography, where=subject.where)
 
 
 def _check_finding(
     finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
 ) -> Iterator[AttnspecError]:
-    """Finds what a finding leaves unsaid, and the subjects and clauses that it names and that do not exist."""
+    """Yields what a finding leaves out, and names in it of things that do not exist."""
     yield from _find_unsaid(finding)
     if subjects is not None:
         yield from _find_unmatched_patterns(finding, "subject", finding.subjects, subjects)
+    ids = [clause.id for clause in law.clauses] if law else []
     if law:
-        clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
-        yield from _find_unmatched_patterns(finding, "clause", clauses,
-                                            [clause.id for clause in law.clauses])
+        patterns = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
+        yield from _find_unmatched_patterns(finding, "clause", patterns, ids)
     for case in finding.replays:
-        if subjects is not None and (case.subject not in subjects
-                                     or not finding.concerns(case.subject)):
-            yield ManifestError.unknown("subject that the finding is about", case.subject,
-                                        [name for name in subjects if finding.concerns(name)],
-                                        where=finding.where)
-        if law and case.clause not in {clause.id for clause in law.clauses}:
-            yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses],
-                                        where=finding.where)
+        if subjects is not None:
+            concerned = [name for name in subjects if finding.concerns(name)]
+            if case.subject not in concerned:
+                yield ManifestError.unknown("subject that the finding is about", case.subject,
+                                            concerned, where=finding.where)
+        if law and case.clause not in ids:
+            yield ManifestError.unknown("clause", case.clause, ids, where=finding.where)
         yield from collect_mistakes(partial(_check_recipe, case.recipe, finding.where))[1]
 
 
 def find_unshown_findings(records: Sequence[Path],
                           folders: Sequence[str]) -> Iterator[AttnspecError]:
-    """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
+    """Yields serious findings about subjects of these records that no failure shows.
 
-    Where a page says that a query sees later keys, one of its own clauses has to have seen it. What shows on some
-    processors alone is not asked for: a record does not say what the processor can do that it was made on.
+    If a page says that a query sees later keys, a clause has to have seen it. Findings about
+    certain processors are not asked for: a record does not say what its processor can do.
     """
     runs = [run for path in records for run in read_records(path)]
     cards = {known.card.id: known.card for run in runs for known in run.subjects}
     failures = [each for run in runs for each in run.outcomes
                 if each.verdict in FAILURES or each.verdict is Verdict.EXPECTED]
-    for finding in (each for place in library_folders(folders) for each in read_findings(place)):
-        judged = [card for card in cards.values() if finding.concerns(card.id) and finding.is_of(card.version)
-                  and finding.is_on(kind_of(card.lives_in.get("device", "")))]
-        may_be_unseen = finding.processor or any(map(finding.explains, failures))
-        if finding.harm and finding.harm.is_serious and judged and not may_be_unseen:
-            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; "
-                                "but no clause fails of it in "
-                                f"{', '.join(map(str, records))}. Give it a case of its own, "
-                                "under 'replays', and "
-                                f"judge {judged[0].id} anew.", where=finding.where)
+    for finding in chain.from_iterable(map(read_findings, library_folders(folders))):
+        if not (finding.harm and finding.harm.is_serious) or finding.processor:
+            continue
+        judged = next((card for card in cards.values()
+                       if finding.concerns(card.id) and finding.is_of(card.version)
+                       and finding.is_on(kind_of(card.lives_in.get("device", "")))), None)
+        if judged and not any(map(finding.explains, failures)):
+            yield ManifestError(f"the finding {finding.id!r} says: {finding.harm.says}; but no clause fails of "
+                                f"it in {', '.join(map(str, records))}. Give it a case of its own, under "
+                                f"'replays', and judge {judged.id} anew.", where=finding.where)
 
 
 def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
-    """Complains of a finding that explains more than it can know, or leaves out harm or what is documented."""
-    found = f"the finding {finding.id!r}"
+    """Complains of a finding that explains too much, or leaves out what it has to say."""
+    name = f"the finding {finding.id!r}"
     if "*" in finding.clauses:
-        yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. "
-                            "Leave out 'clauses', and say "
+        yield ManifestError(f"{name} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
                             "under 'seen' what a failure has to show.", where=finding.where)
-    if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
-        yield ManifestError(f"{found} explains {quote_value(patterns[0])}, whatever was seen. "
-                            "Name the clauses, or say "
-                            "under 'seen' what a failure has to show.", where=finding.where)
+    patterns = [each for each in finding.clauses if "*" in each and each != "*"]
+    if patterns and not finding.seen:
+        yield ManifestError(f"{name} explains {quote_value(patterns[0])}, whatever was seen. Name the clauses, or "
+                            "say under 'seen' what a failure has to show.", where=finding.where)
     if finding.harm is None:
-        yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
+        yield ManifestError(f"{name} does not say what it does to a user. Add 'harm', one of "
                             f"{', '.join(each.value for each in Harm)}.", where=finding.where)
     if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
-        yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of "
-                            "the library. Quote them "
-                            'in "…", and say where they are written.', where=finding.where)
+        yield ManifestError(f"{name} is a documented choice, and 'documented' has no words of the library. Quote "
+                            'them in "…", and say where they are written.', where=finding.where)
 
 
 def _check_recipe(recipe: str, where: FileLocation) -> None:
-    """Raise UsageError, with file and line, for a recipe that is none."""
+    """Raise UsageError, with file and line, for a text that is no recipe."""
     from attnspec.subjects.baseline import parse_case  # noqa: PLC0415  (weight: NumPy)
 
     parse_case(recipe, where)
@@ -448,6 +446,5 @@ def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            yield ManifestError(f"the finding {finding.id!r} names {quote_value(pattern)}, "
-                                f"but there is no such {noun}."
-                                f"{hint(pattern, known, noun)}", where=finding.where)
+            yield ManifestError(f"the finding {finding.id!r} names {quote_value(pattern)}, but there is no such "
+                                f"{noun}.{hint(pattern, known, noun)}", where=finding.where)

@@ -1,5 +1,7 @@
-"""The commands about what a manifest says: `init` writes one, with an adapter; `probe` compares it with what the
-implementation really does; `confirm` runs the script of each published finding in a process of its own.
+"""The commands about manifests: `init`, `probe` and `confirm`.
+
+`init` writes a manifest with an adapter. `probe` compares one with what the implementation really
+does. `confirm` runs the scripts of published findings.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -33,10 +36,9 @@ from attnspec.cli.options import (
     Given,
     OneOf,
     Seconds,
+    checked_plan,
     elsewhere,
     keep_apart,
-    known_targets,
-    plan_from,
     run_options,
     surroundings,
     surroundings_of,
@@ -72,9 +74,8 @@ if TYPE_CHECKING:
 @click.option("--deadline", default=300.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
 @click.option("--candidates", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
-              help="A file, or a folder of them, whose class or function takes the place of "
-                   "TARGET's, as KernelBench's "
-              "ModelNew that of Model: an adapter for each, too. May be given several times.")
+              help="A file, or a folder of them, whose class or function takes the place of TARGET's, as "
+                   "KernelBench's ModelNew that of Model: an adapter for each, too. May be given several times.")
 @elsewhere
 def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name or path/to/file.py:name, ready to be judged.
@@ -88,59 +89,61 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
 
     target = spelled_out(target)
     written, callee = write_for(target, surroundings_of(there), into), locate_target(target).target
-    folder, beside = into / _free_name(written.library,
-                                       into), list(candidates_for(callee, written, candidates))
+    folder = into / _free_name(written.library, into)
+    others = list(candidates_for(callee, written, candidates))
     write_files(folder, written)
-    for each in beside:
+    for each in others:
         write_whole(folder / f"{each.module}.py", each.source, "candidate")
         write_files(folder, each.written)
     for sentence in written.sentences:
-        said = ("" if sentence in written.warnings else "note: " if sentence in written.remarks
-                else "found: ")
-        click.echo(f"{said}{escape_hidden(sentence)}")
+        prefix = "found: "
+        if sentence in written.warnings:
+            prefix = ""
+        elif sentence in written.remarks:
+            prefix = "note: "
+        click.echo(f"{prefix}{escape_hidden(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / MANIFEST_FILE}")
-    named = {name: there[name] for name in ("python", "host") if there[name]}
+    options = {name: there[name] for name in ("python", "host") if there[name]}
     if written.demanded_keywords:
-        named["must_take"] = " ".join(written.demanded_keywords)
-    if beside:
-        click.echo(f"and {count_noun(len(beside), 'adapter')} beside it, of its candidates.\n"
+        options["must_take"] = " ".join(written.demanded_keywords)
+    if others:
+        click.echo(f"and {count_noun(len(others), 'adapter')} beside it, of its candidates.\n"
                    f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
         return CONFORMS
-    click.echo("\n".join(_next_steps(f"{folder.name}/{written.name}", into, named)))
+    click.echo("\n".join(_next_steps(f"{folder.name}/{written.name}", into, options)))
     return CONFORMS
 
 
-def _next_steps(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
-    """How it is judged; named: options, such as where it lives."""
-    options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}"
-                      for name, told in named.items())
-    arguments = "".join(f', {name}="{told}"' for name, told in named.items())
-    if demanded := named.get("must_take"):
-        yield (f"{demanded.replace(' ', ', ')}: it has a parameter or a name for that, "
-               "and does not do it. That may be "
-               "wrong, and is not judged: --must-take lets a check fail for it. "
-               "If something else is meant, leave that "
-               "option out.")
-    yield f"Next: attnspec check {subject} --implementations {into}{options}"
+def _next_steps(subject: str, into: Path, options: Mapping[str, str]) -> Iterator[str]:
+    """Says how the adapter is judged. options: those that it needs, such as where it lives."""
+    typed = "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}"
+                    for name, value in options.items())
+    arguments = "".join(f', {name}="{value}"' for name, value in options.items())
+    if demanded := options.get("must_take"):
+        yield (f"{demanded.replace(' ', ', ')}: it has a parameter or a name for that, and does not do it. "
+               "That may be wrong, and is not judged: --must-take lets a check fail for it. "
+               "If something else is meant, leave that option out.")
+    yield f"Next: attnspec check {subject} --implementations {into}{typed}"
     yield (f'In a test file: test_attention = attnspec.gate("{subject}", '
            f'implementations="{into}"{arguments})')
 
 
 def _free_name(library: str, into: Path) -> str:
-    """The library's name, unless attnspec has a folder of that name itself: one of them would hide the other."""
+    """The library's name, or another one if attnspec ships a folder of that name."""
     shipped = paths.folder("implementations") / library
     is_taken = shipped.is_dir() and shipped.absolute() != (into / library).absolute()
     return f"{library}_own" if is_taken else library
 
 
 def write_files(folder: Path, written: WrittenAdapter) -> None:
-    """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
+    """Writes the adapter and its entry in the manifest. Raises UsageError if it exists already."""
     adapter, manifest = folder / f"{written.name}.py", folder / MANIFEST_FILE
     if adapter.exists():
         raise UsageError(f"{adapter} exists already. Move it away, or name another folder: --into DIR.")
     write_whole(adapter, written.adapter, "adapter")
-    head = (f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists()
-            else written.manifest_head)
+    head = written.manifest_head
+    if manifest.exists():
+        head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n"
     write_whole(manifest, head + written.manifest_entry, "manifest")
 
 
@@ -149,7 +152,7 @@ _GAP = "  "
 
 @dataclass(slots=True)
 class ProbeConsole(Handler):
-    """Prints the answers of each subject as they come in. `places` are lines that come at the end."""
+    """A handler that prints the answers of each subject. places: lines that come at the end."""
 
     stream: TextIO
     places: Sequence[str] = ()
@@ -157,7 +160,7 @@ class ProbeConsole(Handler):
     _footer: RunFinished | None = None
 
     def handle(self, event: Event) -> None:
-        """Tell it."""
+        """Prints the answers of a probe."""
         match event:
             case SubjectProbed():
                 self._probes.append(event)
@@ -166,7 +169,7 @@ class ProbeConsole(Handler):
                 self._footer = event
 
     def shutdown(self) -> None:
-        """Tells what the probes come to, if the run came to an end."""
+        """Prints what the probes come to, if the run was finished."""
         if self._footer is not None:
             self._echo(["", *self.places, format_probe_conclusion(self._probes, self._footer)])
 
@@ -176,7 +179,7 @@ class ProbeConsole(Handler):
 
 
 def format_probe(probed: SubjectProbed) -> Iterator[str]:
-    """A heading, and a line an answer; a contradiction is told with what was claimed."""
+    """A heading, and a line for each answer; contradictions show what was claimed."""
     if not probed.found and not probed.lost:
         return  # a dtype that a bare function does not support
     yield ""
@@ -193,7 +196,8 @@ def _format_answer_line(found: Found, width: int) -> str:
     if found.is_contradiction:
         return click.style(f"! {line}, but the manifest claims {found.claimed}{detail}", fg="red",
                            bold=True)
-    return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
+    claimed = "(as claimed)" if found.claimed else ""
+    return f"  {line}{_GAP}{claimed}{click.style(detail, dim=True)}".rstrip()
 
 
 def format_probe_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
@@ -229,8 +233,7 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     keep_apart({f"--{name}": options[name] for name in ("record", "html")})
     outputs = Outputs.from_options(**{name: options.pop(name)
                                       for name in ("record", "no_record", "html", "as_json")})
-    plan = plan_from(targets, {**options, "spec": ""})
-    known_targets(plan)
+    plan = checked_plan(targets, {**options, "spec": ""})
     answers = ProbeConsole(outputs.console_stream, outputs.places)
     session = Session(plan, workers=workers, command=typed_command(), source=PROBE_JOBS)
     return exit_code_of(session.run([VisibleHandler(answers),
@@ -246,9 +249,9 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 
 
 class ScriptOutcome(Enum):
-    """What came of a finding's script.
+    """What a finding's script comes to.
 
-    Interpreters exit with 1 as well where nobody catches an exception; their last words tell it.
+    Interpreters exit with 1 also for an uncaught exception; what they print tells the two apart.
     """
 
     CONFIRMED = "confirmed"
@@ -259,7 +262,7 @@ class ScriptOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """A finding's script, run once. `said` is what it printed, or why it could not run."""
+    """A finding's script after a run. printed_text: what it printed, or why it could not run."""
 
     finding: Finding
     script_outcome: ScriptOutcome
@@ -269,9 +272,7 @@ class Confirmation:
 def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered],
                      workers: int = 1,
                      there: Surroundings = THIS_ENVIRONMENT) -> Iterator[Confirmation]:
-    """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
-    they name a command.
-    """
+    """Runs each script once, where a subject that the finding concerns lives, or `there`."""
     # in turn: one host is asked, by one at a time
     places = [(finding, _place_of_finding(finding, known)) for finding in findings]
     with ThreadPoolExecutor(workers) as pool:
@@ -280,7 +281,10 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
 
 def _place_of_finding(finding: Finding,
                       known: Mapping[str, Registered]) -> Registered | str | None:
-    """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
+    """A present subject that the finding concerns; None if it concerns none.
+
+    A text says why the script cannot run.
+    """
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
     if concerned and not present:
@@ -302,14 +306,14 @@ def _confirm_finding(placed: tuple[Finding, Registered | str | None],
 
 
 def _run_script(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:
-    process = dict(subject.process) if subject else {}
-    command = [*_interpreter(subject, there), str(finding.script) if there.is_here else "-"]
+    variables = dict(subject.process) if subject else {}
+    script, text = str(finding.script), None
+    if not there.is_here:
+        script, text = "-", _script_to_hand_over(finding, variables)
+    command = [*_interpreter(subject, there), script]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=SCRIPT_SECONDS,
-                               check=False,
-                               input=None if there.is_here else _script_to_hand_over(finding,
-                                                                                     process),
-                               env={**os.environ, **process})
+                               check=False, input=text, env={**os.environ, **variables})
     except subprocess.TimeoutExpired:
         return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {SCRIPT_SECONDS} s")
     except OSError as cause:
@@ -320,31 +324,31 @@ def _run_script(finding: Finding, subject: Registered | None, there: Surrounding
     if ended.returncode not in (0, 1) or _UNCAUGHT.search(ended.stderr):
         return Confirmation(finding, ScriptOutcome.BROKEN,
                             last or f"ended with exit code {ended.returncode}")
-    shown = ScriptOutcome.CONFIRMED if ended.returncode else ScriptOutcome.NOT_SO
-    return Confirmation(finding, shown, portable_text(ended.stdout).strip())
+    outcome = ScriptOutcome.CONFIRMED if ended.returncode else ScriptOutcome.NOT_SO
+    return Confirmation(finding, outcome, portable_text(ended.stdout).strip())
 
 
-def _script_to_hand_over(finding: Finding, process: Mapping[str, str]) -> str:
-    """The script as text, for an interpreter that sees no file of this machine, with the variables that it needs."""
+def _script_to_hand_over(finding: Finding, variables: Mapping[str, str]) -> str:
+    """The script and its variables as text, for an interpreter that sees no file of ours."""
     text = finding.script.read_text(encoding="utf-8")
-    return (f"import os\nos.environ.update({dict(process)!r})\n"
-            f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), "
-            f"{{'__name__': '__main__'}})\n")
+    return (f"import os\nos.environ.update({dict(variables)!r})\n"
+            f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), {{'__name__': '__main__'}})\n")
 
 
 def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
-    """What runs the scripts of a subject's library: the interpreter of its host, if that is no Python; the one that is
-    asked for; the one that its manifest names.
+    """The command that runs the scripts of a subject's library.
+
+    It is the interpreter of its host if that is no Python, else the one that the user names, else
+    the manifest's.
     """
     if subject and subject.library.program:
         return subject.library.program.command[:1]
-    named = (subject.library.python,) if subject and subject.library.python else (sys.executable,)
-    return (*(there.command or named), "-W", "ignore")
+    python = (subject.library.python if subject else "") or sys.executable
+    return (*(there.command or (python,)), "-W", "ignore")
 
 
 _COLOURS = {ScriptOutcome.CONFIRMED: "green", ScriptOutcome.NOT_SO: "red",
-            ScriptOutcome.CANNOT_RUN: "yellow",
-            ScriptOutcome.BROKEN: "red"}
+            ScriptOutcome.CANNOT_RUN: "yellow", ScriptOutcome.BROKEN: "red"}
 
 
 @click.command()
@@ -371,21 +375,20 @@ def confirm(
     Exit codes: 0 all scripts that could run confirm their finding, 1 one does not, 2 one is broken or none could run.
     """
     there = surroundings_of(options)
-    seen: Counter[ScriptOutcome] = Counter()
+    counts: Counter[ScriptOutcome] = Counter()
     findings = tuple(_findings_by_name(names, implementations))
     if baseline:
         findings = _findings_in_baseline(baseline, findings, implementations)
         if not findings:
-            click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script "
-                       "was run. Give an entry `finding: ID` where a finding explains it, "
-                       "or leave out --baseline to "
-                       "run them all.")
+            click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script was run. "
+                       "Give an entry `finding: ID` where a finding explains it, or leave out --baseline to run "
+                       "them all.")
             return CONFORMS
     for each in confirm_findings(findings, registered_subjects(implementations), workers, there):
-        seen[each.script_outcome] += 1
+        counts[each.script_outcome] += 1
         _print_confirmation(each, is_brief=is_brief)
-    click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))
-    return _exit_code(seen)
+    click.echo(", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
+    return _exit_code(counts)
 
 
 def _findings_by_name(names: Sequence[str], implementations: Sequence[str]) -> Iterator[Finding]:
@@ -405,14 +408,15 @@ def _findings_in_baseline(
 
 
 def _print_confirmation(each: Confirmation, *, is_brief: bool) -> None:
-    click.echo(f"{click.style(each.script_outcome.value, fg=_COLOURS[each.script_outcome])}  {each.finding.id}")
-    if each.printed_text and (not is_brief or each.script_outcome is not ScriptOutcome.CONFIRMED):
-        click.echo("\n".join(f"    {line}"
-                             for line in escape_hidden(each.printed_text).splitlines()))
+    outcome = each.script_outcome
+    click.echo(f"{click.style(outcome.value, fg=_COLOURS[outcome])}  {each.finding.id}")
+    if each.printed_text and (not is_brief or outcome is not ScriptOutcome.CONFIRMED):
+        click.echo(indent(escape_hidden(each.printed_text), "    ", lambda _: True))
 
 
-def _exit_code(seen: Counter[ScriptOutcome]) -> int:
-    if seen[ScriptOutcome.BROKEN] or not (seen[ScriptOutcome.CONFIRMED]
-                                          or seen[ScriptOutcome.NOT_SO]):
+def _exit_code(counts: Counter[ScriptOutcome]) -> int:
+    if counts[ScriptOutcome.BROKEN]:
         return CANNOT_RUN
-    return VIOLATED if seen[ScriptOutcome.NOT_SO] else CONFORMS
+    if counts[ScriptOutcome.NOT_SO]:
+        return VIOLATED
+    return CONFORMS if counts[ScriptOutcome.CONFIRMED] else CANNOT_RUN

@@ -1,7 +1,7 @@
-"""Options that several commands share, how their texts become a Plan, and what is looked up before a worker starts.
+"""Options that several commands share, and how their values become a Plan.
 
-Each number has an end, so that no timer, seed or count overflows. Files that a command writes are told apart, and from
-the user's own: one written over is lost.
+Each number has a limit, so that no timer, seed or count overflows. Files that a command writes are
+kept apart from each other and from the user's files, because one that is written over is lost.
 """
 
 from __future__ import annotations
@@ -44,53 +44,53 @@ if TYPE_CHECKING:
 
 _FILE_BEGINNINGS: Mapping[str, tuple[str, bytes]] = {
     "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"),
-    "--junit": ("a JUnit file", b"<"),
-    "--badge": ("a badge", b"{")}
-"""By option, what it writes, and how such a file begins."""
+    "--junit": ("a JUnit file", b"<"), "--badge": ("a badge", b"{")}
+"""By option: what it writes, and how such a file begins."""
 
 
 def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | str] = ()) -> None:
-    """Raise UsageError where two options name one file to write, or one of them a file that is read, or one that begins
-    otherwise than what it writes.
+    """Raise UsageError if an option would write over a file of another option, or of the user.
 
-    written: by option.  Links and other spellings are seen through.
+    written: the paths by option.  read: files that are read. Links and other spellings are seen
+    through.
     """
-    taken: dict[object, tuple[str, object]] = {_file(path): ("", path) for path in read}
+    files: dict[object, tuple[str, object]] = {_identify_file(path): ("", path) for path in read}
     for option, path in written.items():
-        if path is None or not str(path) or _is_nobodys(path):
+        if path is None or not str(path) or _is_device(path):
             continue
-        other, spelled = taken.setdefault(_file(path), (option, path))
+        other, spelled = files.setdefault(_identify_file(path), (option, path))
         if not other:
-            raise UsageError(f"{option} {path} would write over {spelled}, which is read. Name another file.")
+            raise UsageError(f"{option} {path} would write over {spelled}, which is read. "
+                             "Name another file.")
         if other != option:
             raise UsageError(f"{other} {spelled} and {option} {path} are one file. Name two.")
-        _spare(option, Path(path))
+        _ensure_own_file(option, Path(path))
 
 
-def _spare(option: str, path: Path) -> None:
-    """Raise UsageError for a file with something in it that no such option has written."""
-    what, begin = _FILE_BEGINNINGS.get(option, ("", b""))
-    found = b""
+def _ensure_own_file(option: str, path: Path) -> None:
+    """Raise UsageError for a file that no such option has written, unless it is empty."""
+    what, beginning = _FILE_BEGINNINGS.get(option, ("", b""))
+    first_bytes = b""
     if path.is_file():
-        # whoever writes it says why it cannot
+        # a file that cannot be read is reported when it is written
         with contextlib.suppress(OSError), path.open("rb") as file:
-            found = file.read(len(begin))
-    if not begin.startswith(found):
+            first_bytes = file.read(len(beginning))
+    if not beginning.startswith(first_bytes):
         raise UsageError(f"{option} {path} would write over a file that is not {what}. "
                          "Name another, or delete it.")
 
 
-def _file(path: Path | str) -> object:
-    """Identifies a file: by its number where it has one, else by its name without links."""
+def _identify_file(path: Path | str) -> object:
+    """Identifies a file by its number, or by its name without links if it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return os.path.realpath(path)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _is_nobodys(path: Path | str) -> bool:
-    """Whether it is a device, as /dev/null: nothing is lost there that was not meant to be."""
+def _is_device(path: Path | str) -> bool:
+    """Whether this is a device such as /dev/null, where nothing can be overwritten."""
     try:
         return stat.S_ISCHR(os.stat(path).st_mode)
     except OSError:
@@ -101,7 +101,7 @@ MOST_SECONDS = 1_000_000.0  # seconds: eleven days
 
 
 class WholeNumber(click.IntRange):
-    """An option's whole number between two others."""
+    """A whole number between two limits."""
 
     name = "integer"
 
@@ -111,7 +111,7 @@ RANDOM_SEED = "random"
 
 
 class SeedOrRandom(WholeNumber):
-    """A seed, or the word that has one drawn."""
+    """A seed, or the word `random`."""
 
     name = "integer or random"
 
@@ -129,7 +129,7 @@ COUNT = WholeNumber(1, 10**9)
 
 
 class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
-    """An option's text, parsed by a function; where that raises UsageError, the message names the option."""
+    """A text that a function parses; the option is named if that raises UsageError."""
 
     def __init__(self, name: str, read: Callable[[str], object]) -> None:
         self.name, self._read = name, read
@@ -146,7 +146,7 @@ class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the n
 
 
 class Seconds(click.FloatRange):
-    """A time that ends: above zero, and no longer than timers go."""
+    """A number of seconds above zero, and no larger than timers can take."""
 
     name = "number of seconds"
 
@@ -167,7 +167,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
-    """One of a closed list of names; a member where the list is an enumeration."""
+    """One name of a closed list; converted to a member if the list is an enumeration."""
 
     def __init__(self, noun: str, members: Iterable[enum.Enum | str]) -> None:
         self.name = noun
@@ -191,7 +191,7 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest
         return self._members[value]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002  (click's signature)
-        """The names that begin so."""
+        """The names that begin as typed."""
         return [CompletionItem(name) for name in self._members if name.startswith(incomplete)]
 
 
@@ -199,9 +199,10 @@ MOST_WORKERS = 8  # unless asked for: each holds a framework in memory
 
 
 def available_cpus() -> int:
-    """How many CPUs this process may use, within reason."""
-    cpus = (len(os.sched_getaffinity(0)) if hasattr(os,
-                                                    "sched_getaffinity") else os.cpu_count() or 1)
+    """How many CPUs this process may use, at most MOST_WORKERS."""
+    cpus = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cpus = len(os.sched_getaffinity(0))
     return min(cpus, MOST_WORKERS)
 
 
@@ -226,12 +227,10 @@ MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
                               "failure.")
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
                      help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', "
-                          "or a file with one "
-                          "per line.")
+                          "or a file with one per line.")
 VARIANTS = click.option("--variants", multiple=True, metavar="NAMES",
                         help="Also judge what a framework makes of the function: "
-                             f"{', '.join(MADE)}; several with "
-                             "commas.")
+                             f"{', '.join(MADE)}; several with commas.")
 JSON = click.option("--json", "as_json", is_flag=True,
                     help="JSON on standard output; of a run, one object a line.")
 
@@ -240,9 +239,8 @@ PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
 HOST = click.option("--host", default="", metavar="COMMAND",
                     help="A command that starts Python elsewhere, such as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
-                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, "
-                           "mps. [default: the "
-                           "framework's]")
+                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, mps. "
+                           "[default: the framework's]")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
@@ -300,7 +298,10 @@ shard_options = _combine_options((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
-    """The plan of the options in `_SELECTION`. Folders are made absolute: workers may stand elsewhere."""
+    """Makes a plan of the options in `_SELECTION`.
+
+    Folders become absolute, because workers may run elsewhere.
+    """
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute())
                                        for folder in options["implementations"])
@@ -311,8 +312,15 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
                 **options)
 
 
+def checked_plan(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
+    """Makes a plan as `plan_from`. Raises TargetError for a target that cannot be judged here."""
+    plan = plan_from(targets, selected)
+    known_targets(plan)
+    return plan
+
+
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
-    """Takes what `sharded` adds out of a command's options. Raises UsageError for timings of a whole run."""
+    """Takes `shard_options` out of a command's options. Raises UsageError for timings alone."""
     shard, timings = options.pop("shard"), options.pop("timings")
     if shard is None and timings:
         raise UsageError("--timings says how a run is divided: name the part as well, "
@@ -321,12 +329,12 @@ def sharing_of(options: dict[str, Given]) -> Sharing | None:
 
 
 def audit_there(options: Mapping[str, Given]) -> None:
-    """Ask the interpreter or the host that is named, if one is, what is installed; and mind the device."""
+    """Asks the interpreter or host that is named what is installed, and for the device."""
     surroundings_of({name: options.get(name, "") for name in ("python", "host", "device")})
 
 
 def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
-    """Reads from the options where something lives; what is installed is asked there."""
+    """Reads from the options where subjects live, and asks there what is installed."""
     there = Plan((), **options).surroundings({})
     look_in(there)
     return there
@@ -342,14 +350,16 @@ OWN_PREFIXES = (FAULT, SOUND)
 
 
 def known_targets(plan: Plan) -> None:
-    """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
+    """Raise TargetError for a target that does not exist, is a class, or lacks its framework."""
     _known_own([target for target in plan.targets if target.startswith(OWN_PREFIXES)])
     _known_files(plan.targets)
+    ids = []
     for target in plan.targets:
-        if is_bare(target.strip(":")) and (wrong := no_such_function(target)
-                                           or class_for_function(target)):
+        if not is_bare(target.strip(":")):
+            if not target.startswith(OWN_PREFIXES):
+                ids.append(target)
+        elif wrong := no_such_function(target) or class_for_function(target):
             raise wrong
-    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN_PREFIXES)]
     known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
@@ -359,7 +369,7 @@ def known_targets(plan: Plan) -> None:
 
 
 def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
-    """The targets, with `torch/*`, `fault/*`, `mine.py` and the like spelled out.
+    """Expands patterns such as `torch/*` and `fault/*`, and files such as `mine.py`.
 
     Raises TargetError for a pattern that matches nothing.
     """
@@ -383,7 +393,7 @@ def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
 
 
 def _known_own(targets: Iterable[str]) -> None:
-    """Raise TargetError, with the nearest name, for a fault or sound formulation that does not exist."""
+    """Raise TargetError for a fault or sound formulation that does not exist."""
     for target in targets:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
 
@@ -391,7 +401,7 @@ def _known_own(targets: Iterable[str]) -> None:
 
 
 def _known_files(targets: Iterable[str]) -> None:
-    """Raise TargetError for path/to/file.py:function where there is no such file."""
+    """Raise TargetError for a function of a file that does not exist."""
     for target in targets:
         file, _, function = target.rpartition(":")
         if file.endswith(".py") and function and not Path(file).is_file():
@@ -400,7 +410,7 @@ def _known_files(targets: Iterable[str]) -> None:
 
 def judgeable_subjects(implementations: Iterable[str],
                        libraries: Sequence[str] = ()) -> tuple[str, ...]:
-    """Every registered subject whose framework is installed, or those of these libraries.
+    """The registered subjects whose framework is installed. libraries: only of these.
 
     Raises TargetError if there is none, and UsageError for a library that does not exist.
     """
@@ -409,17 +419,22 @@ def judgeable_subjects(implementations: Iterable[str],
     for name in libraries:
         if name not in folders:
             raise UsageError.unknown("library", name, folders)
-    known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
-    targets = tuple(name for name, subject in known.items() if not subject.why_missing)
+    targets, reasons = [], dict[str, None]()
+    for name, subject in known.items():
+        if name.partition("/")[0] not in (libraries or folders):
+            continue
+        if subject.why_missing:
+            reasons[subject.why_missing] = None
+        else:
+            targets.append(name)
     if not targets:
-        reasons = dict.fromkeys(subject.why_missing for subject in known.values())
         between = " " if len(reasons) == 1 else "\n  "
         raise TargetError(between.join(("nothing registered can be judged here.", *reasons)))
-    return targets
+    return tuple(targets)
 
 
 def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
-    """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
+    """The targets that match no pattern. Raises TargetError for a pattern without a match."""
     for pattern in without:
         if not fnmatch.filter(targets, pattern):
             raise TargetError(f"{pattern!r} matches no subject that would be judged here, "
@@ -436,16 +451,16 @@ def _read_address(text: str) -> ClusterAddress:
 
 CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _read_address),
                        metavar="ADDRESS",
-                       help="Have the workers of a Dask cluster judge: "
-                            "tcp://HOST:PORT of its scheduler, or local:N "
-                            "for N workers here.")
+                       help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its "
+                            "scheduler, or local:N for N workers here.")
 
 
 @contextmanager
 def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
-    """Takes what `CLUSTER` adds to a command out of its options, and connects while the command runs.
+    """Takes `CLUSTER` out of the options, and stays connected while the command runs.
 
-    Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
+    The cluster's workers are asked which subjects can be judged. Raises UsageError for a cluster
+    that cannot judge.
     """
     address = options.pop("cluster")
     if address is None:
@@ -478,7 +493,7 @@ def _refuse_other_division(options: Mapping[str, Given]) -> None:
 
 
 def _what_is_named(options: Mapping[str, Given]) -> Plan:
-    """A plan without targets that names what workers must have: places, and where subjects live."""
+    """A plan without targets that says what workers must have."""
     folders = tuple(str(Path(folder).absolute()) for folder in options.get("implementations", ()))
     spec, baseline = options.get("spec", ""), options.get("baseline")
     return Plan((), implementations=folders, spec=str(Path(spec).absolute()) if spec else "",
@@ -488,6 +503,6 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
 
 
 def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
-    """Sorts the record of many workers into the order of the plan."""
+    """Sorts the record of several workers into the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)

@@ -1,6 +1,4 @@
-"""Where a run's events go: the console while the run goes on, a record, a page, standard output as JSON; and, once it
-is over, `--junit`, `--badge`, and what GitHub Actions shows.
-"""
+"""The handlers of a run's events: console, record, page, JSON, JUnit, badge, and GitHub."""
 
 from __future__ import annotations
 
@@ -40,17 +38,15 @@ from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.subjects.registry import annotated_at
 
-BAR_WIDTH = 24           # characters
-SUBJECTS_IN_BLOCK = 8          # subjects in the live block; audits have more, most of them waiting
-# seconds at least between two lines about the same subject, in a pipe
-SECONDS_BETWEEN_LINES = 10.0
-# seconds between two drawings: faster than the eye, slower than the events
-SECONDS_BETWEEN_DRAWINGS = 0.05
+BAR_WIDTH = 24  # characters
+SUBJECTS_IN_BLOCK = 8  # of an audit, most others are waiting
+SECONDS_BETWEEN_LINES = 10.0  # at least, in a pipe
+SECONDS_BETWEEN_DRAWINGS = 0.05  # faster than the eye, slower than the events
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
 def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
-    """The handler that suits the stream."""
+    """Makes the handler of progress that suits a stream: live on a terminal, else plain."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
     if is_live:
         return LiveProgress(stream, is_coloured="NO_COLOR" not in environment)
@@ -58,7 +54,7 @@ def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
-    """Says what fails, or that nothing can be judged, to whoever waits for the run."""
+    """Says what fails first, or that nothing can be judged; empty if there is no bad news."""
     if failure := digest.first_failure:
         return failure_line(digest, failure)
     is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
@@ -69,25 +65,24 @@ def bad_news(digest: Digest, outcome: Outcome) -> str:
 
 
 def tell_compiling(event: SubjectCompiles) -> str:
-    """Says that a compiler takes the time, for whoever wonders."""
-    return (f"{event.subject} is being compiled for each new shape: "
-            f"that has taken {event.seconds:.0f} s so far "
-            "(--effort glance tries fewer shapes).")
+    """Says that a compiler takes the time."""
+    return (f"{event.subject} is being compiled for each new shape: that has taken "
+            f"{event.seconds:.0f} s so far (--effort glance tries fewer shapes).")
 
 
 class PlainProgress(Handler):
-    """A line when a run starts, one with its first failure as soon as that is known, and one a subject that is done;
-    where there is but one, one a third of a long run.
+    """A handler that prints a line for the start, the first failure and each finished subject.
 
-    The failures themselves are told once, when the run is over.
+    A single subject has a line for each third of a long run. All failures are told once the run is
+    over.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._digest = stream, Digest()
-        self._told, self._third, self._has_failed, self._cause = time.monotonic(), 0, False, ""
+        self._stream, self._digest, self._last_line = stream, Digest(), time.monotonic()
+        self._third, self._has_failed, self._cause = 0, False, ""
 
     def handle(self, event: Event) -> None:
-        """Print what is worth a line."""
+        """Prints what is worth a line."""
         self._digest.add(event)
         match event:
             case RunStarted():
@@ -117,32 +112,34 @@ class PlainProgress(Handler):
             click.echo(f"{subject}: {self._describe_progress(subject)}", file=self._stream)
 
     def _describe_progress(self, subject: str) -> str:
-        """`done, 2 of 3 subjects`; of one that was not judged that alone."""
+        """`done, 2 of 3 subjects`, or that the subject was not judged."""
         lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
+        if lost and lost == self._digest.count_planned(subject):
+            return "was not judged"
         if lost:
-            if lost == self._digest.count_planned(subject):
-                return "was not judged"
             return "was judged in part"
         done = sum(self._digest.count_done(each) == self._digest.count_planned(each)
                    for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
     def _print_item_of_one(self) -> None:
-        done, [subject] = (len(self._digest.outcomes) + len(self._digest.probes),
-                           self._digest.subjects)
+        [subject] = self._digest.subjects
+        done = len(self._digest.outcomes) + len(self._digest.probes)
         planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
-        if third > self._third and done < planned and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
+        is_due = time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES
+        if third > self._third and done < planned and is_due:
             self._print_progress(f"{done} of {planned} items")
         self._third = third
 
     def _print_progress(self, progress: str) -> None:
-        """How far it is, how many failures there are, and their likely cause where it is not the one told before."""
+        """Prints the progress and the failures so far; the likely cause only if it is new."""
         standing = format_so_far(self._digest)
         cause = _cause(standing)
-        told = standing.removesuffix(f". {cause}") if cause == self._cause else standing
-        click.echo("; ".join(filter(None, (progress, told))), file=self._stream)
-        self._told, self._cause = time.monotonic(), cause
+        if cause == self._cause:
+            standing = standing.removesuffix(f". {cause}")
+        click.echo("; ".join(filter(None, (progress, standing))), file=self._stream)
+        self._last_line, self._cause = time.monotonic(), cause
 
 
 def _cause(standing: str) -> str:
@@ -151,41 +148,49 @@ def _cause(standing: str) -> str:
 
 
 class LiveProgress(Handler):
-    """The first lines of Plain, and under them a block that is rewritten: a bar a subject, what is on trial, and of one
-    subject how many failures there are so far and what they likely come from.
+    """A handler that prints as `PlainProgress`, and below that a block that is redrawn.
+
+    The block has a bar for each subject, the items on trial, and how many failures a single
+    subject has, with their likely cause.
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool = True) -> None:
         self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
-        self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
+        self._height, self._drawing_time, self._began = 0, 0.0, time.monotonic()
         self._standing, self._has_failed = (0, ""), False
-        self._full, self._empty = (("━", "─") if "utf" in (stream.encoding or "").lower()
-                                   else ("#", "."))
+        self._full, self._empty = "#", "."
+        if "utf" in (stream.encoding or "").lower():
+            self._full, self._empty = "━", "─"
 
     def handle(self, event: Event) -> None:
-        """Take the event, and draw the block anew if it is time."""
+        """Takes the event, and draws the block again if it is time."""
         self._digest.add(event)
-        is_due = time.monotonic() - self._drawn > SECONDS_BETWEEN_DRAWINGS
-        if isinstance(event, RunStarted):
-            click.echo(format_opening(event), file=self._stream)
-        if isinstance(event, SubjectCompiles):
-            self._clear()
-            click.echo(tell_compiling(event), file=self._stream)
-        if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
-            self._clear()
-            click.echo("\n".join(lines), file=self._stream)
-        if isinstance(event, ItemFinished) and not self._has_failed and (
-                line := bad_news(self._digest, event.outcome)):
-            self._clear()
-            click.echo(click.style(line, fg="red"), file=self._stream, color=self._is_coloured)
-            self._has_failed = True
-        if isinstance(event, RunFinished):
-            self._clear()
-        elif is_due or isinstance(event, RunStarted):
+        is_due = time.monotonic() - self._drawing_time > SECONDS_BETWEEN_DRAWINGS
+        match event:
+            case RunStarted():
+                self._print_above([format_opening(event)])
+                is_due = True
+            case SubjectCompiles():
+                self._print_above([tell_compiling(event)])
+            case SubjectKnown():
+                self._print_above(list(declared_sizes(event, self._digest.header)))
+            case ItemFinished() if not self._has_failed:
+                if line := bad_news(self._digest, event.outcome):
+                    self._print_above([click.style(line, fg="red")])
+                    self._has_failed = True
+            case RunFinished():
+                self._clear()
+                return
+        if is_due:
             self._draw_block()
 
+    def _print_above(self, lines: Sequence[str]) -> None:
+        if lines:
+            self._clear()
+            click.echo("\n".join(lines), file=self._stream, color=self._is_coloured)
+
     def shutdown(self) -> None:
-        """Leave the terminal clean, also after an interruption."""
+        """Clears the block, also after an interruption."""
         self._clear()
 
     def _clear(self) -> None:
@@ -199,21 +204,21 @@ class LiveProgress(Handler):
         width = shutil.get_terminal_size().columns
         lines = [_cut_to_width(line, width) for line in self._format_block()]
         click.echo("\n".join(lines), file=self._stream, color=self._is_coloured)
-        self._height = len(lines)
-        self._drawn = time.monotonic()
+        self._height, self._drawing_time = len(lines), time.monotonic()
 
     def _format_block(self) -> list[str]:
         digest = self._digest
-        open_ones = [name for name in digest.counts if digest.count_done(name) < digest.count_planned(name)]
-        # stable: those at work first
-        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)
-        lines = [self._bar(name) for name in begun[:SUBJECTS_IN_BLOCK]]
-        if len(begun) > SUBJECTS_IN_BLOCK:
-            lines.append(f"… and {len(begun) - SUBJECTS_IN_BLOCK} more subjects")
+        unfinished = [name for name in digest.counts
+                      if digest.count_done(name) < digest.count_planned(name)]
+        # those that are begun come first, in their order
+        unfinished.sort(key=lambda name: digest.count_done(name) == 0)
+        lines = [self._bar(name) for name in unfinished[:SUBJECTS_IN_BLOCK]]
+        if len(unfinished) > SUBJECTS_IN_BLOCK:
+            lines.append(f"… and {len(unfinished) - SUBJECTS_IN_BLOCK} more subjects")
         return [*lines, self._status(), *self._format_counts_so_far()]
 
     def _format_counts_so_far(self) -> list[str]:
-        """Counts the failures in red; they are counted anew only where there are more."""
+        """Counts the failures, in red; formats them only if there are more."""
         if len(self._digest.subjects) != 1:
             return []
         number = len(self._digest.failures)
@@ -227,19 +232,18 @@ class LiveProgress(Handler):
         done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)
         filled = BAR_WIDTH * done // planned
         bar = click.style(self._full * filled, fg="green") + self._empty * (BAR_WIDTH - filled)
-        return (f"{subject:<28} {bar} {done:>4}/{planned:<4} "
-                f"{format_counts(self._digest.counts[subject])}")
+        counts = format_counts(self._digest.counts[subject])
+        return f"{subject:<28} {bar} {done:>4}/{planned:<4} {counts}"
 
     def _status(self) -> str:
-        seconds = int(time.monotonic() - self._began)
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         names = [f"{item.clause} ({item.subject}, {item.dtype})"
                  for item in self._digest.on_trial.values()]
-        return (f"{seconds // 60}:{seconds % 60:02d}  running: "
-                f"{'; '.join(names) or 'workers are starting'}")
+        return f"{minutes}:{seconds:02d}  running: {'; '.join(names) or 'workers are starting'}"
 
 
 def _cut_to_width(line: str, width: int) -> str:
-    """The line, cut to the width: a wrapped line would spoil the rewriting. A cut line loses its colours."""
+    """Cuts a line, without its colours: one that is wrapped would spoil the redrawing."""
     bare = click.unstyle(line)
     return line if len(bare) < width else bare[: width - 2] + "…"
 
@@ -249,7 +253,10 @@ RECORDS_FOLDER = Path("reports") / "run"  # below the working directory
 
 @dataclass(frozen=True, slots=True)
 class PageMaker:
-    """How a record becomes a page. command: what a user types for it.  write: what writes the page of records."""
+    """How a record becomes a page.
+
+    command: what a user types for it.  write: writes the page of records.
+    """
 
     command: str
     write: Callable[[Sequence[RunRecord], Path], None]
@@ -263,10 +270,11 @@ def _write_run_page(records: Sequence[RunRecord], path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted.
+    """The outputs that the user asked for.
 
-    is_named_here: the user left it to us how the record is called, so that there must not be one of that name.
-    further_lines: lines that say where other handlers write.  page_of: how a page is made of the record.
+    record: None if none is written.  html: None if no page is written.  is_named_here: the
+    record's name is ours, so no file of that name may exist.  further_lines: where other handlers
+    write.  page_of: how a page is made of the record.
     """
 
     console_stream: TextIO
@@ -288,52 +296,57 @@ class Outputs:
         if record and record.endswith(PACKED_SUFFIXES):
             raise UsageError("a record is written line by line and cannot be compressed. Name it "
                              f"{unpacked_name(Path(record))}; `attnspec combine` writes compressed ones.")
-        kept = None if no_record else Path(record) if record else _default_record()
-        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None,
-                   as_json, detail,
-                   is_named_here=not record)
+        path = Path(record) if record else _default_record()
+        return cls(sys.stderr if as_json else sys.stdout, None if no_record else path,
+                   Path(html) if html else None, as_json, detail, is_named_here=not record)
 
     @classmethod
     def console(cls) -> Outputs:
-        """The console alone, with everything: for one case."""
+        """The console alone, with everything: for a single case."""
         return cls(sys.stdout, detail=Detail.FULL)
 
-    def handlers(self, beside: HandlerGroup | None = None) -> list[Handler]:
-        """The handlers of the console in the order in which they start; they are shut down in the opposite one, so that
-        the verdicts come last.
+    def handlers(self, written: HandlerGroup | None = None) -> list[Handler]:
+        """The handlers of the console, in the order in which they start.
 
-        beside: what is shut down before.
+        They are shut down in reverse, so that the verdicts come last.  written: the handlers that
+        are shut down before.
         """
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places,
                             detail=self.detail,
-                            is_kept=lambda: beside is None or not beside.is_short)
+                            is_kept=lambda: written is None or not written.is_short)
         return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
     @property
     def kept_handlers(self) -> list[Handler]:
-        """Makes the handlers that tell elsewhere than on the console, in the order in which they start."""
+        """Makes the handlers of record, page and JSON, in the order in which they start."""
         handlers: list[Handler] = []
         if self.html:
             handlers.append(Page(self.html, self.record, self.page_of.write))
         if self.record:
-            handlers.append(RecordWriter(self.record, WriteMode.NEW if self.is_named_here else WriteMode.REPLACE))
+            mode = WriteMode.NEW if self.is_named_here else WriteMode.REPLACE
+            handlers.append(RecordWriter(self.record, mode))
         if self.as_json:
             handlers.append(StreamWriter(sys.stdout))
         return handlers
 
     @property
     def places(self) -> list[str]:
-        """Lines that say where record, page and whatever else is kept lie."""
-        record = [f"record: {self.record}"] if self.record else []
-        later = [f"page: {self.page_of.command} {self.record}"] if self.record else []
-        return [*record, *([f"page: {self.html}"] if self.html else later), *self.further_lines]
+        """Lines that say where record, page and other files are."""
+        lines = []
+        if self.record:
+            lines.append(f"record: {self.record}")
+        if self.html:
+            lines.append(f"page: {self.html}")
+        elif self.record:
+            lines.append(f"page: {self.page_of.command} {self.record}")
+        return [*lines, *self.further_lines]
 
 
 class HandlerGroup:
-    """Handlers as one, each of which is shut down whatever becomes of the others; all that went wrong is told.
+    """Handlers as one; each is shut down, whatever errors others raise.
 
-    A full disk costs a run its record and its page.
+    So a full disk costs a run no more than the record and the page.
     """
 
     def __init__(self, handlers: Sequence[Handler]) -> None:
@@ -352,65 +365,61 @@ class HandlerGroup:
 
     def shutdown(self) -> None:
         """Shuts the handlers down, the last one first. Raises UsageError."""
-        wrong = []
+        problems = []
         for handler in reversed(self._handlers):
             try:
                 handler.shutdown()
             except AttnspecError as problem:
-                wrong.append(str(problem))
-        if wrong:
+                problems.append(str(problem))
+        if problems:
             self.is_short = True
-            raise UsageError("\nattnspec: ".join(wrong))
+            raise UsageError("\nattnspec: ".join(problems))
 
 
 class VisibleHandler:
-    """A handler of what people read: the other one, told of events whose hidden characters are shown."""
+    """Hands events to a handler for people, with hidden characters made visible."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self.start, self.shutdown = handler.start, handler.shutdown
 
     def handle(self, event: Event) -> None:
-        """Hand it on."""
+        """Hands on the event."""
         self._handler.handle(show_hidden(event))
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether colours reach a reader."""
+    """Whether a stream shows colours."""
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
 def _default_record() -> Path:
-    """A name that no other run takes, were it to begin at the same second; the number of a process tells no containers
-    apart. Whoever opens it demands that it is new.
+    """A name for a record that no other run takes, even if it starts in the same second.
+
+    The number of a process does not tell containers apart.
     """
-    return (RECORDS_FOLDER
-            / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl")
+    now = datetime.now().astimezone()
+    return RECORDS_FOLDER / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
 
 
 class WholeRun(Handler):
-    """The part of a handler that keeps the events of a run for its end."""
+    """The part of a handler that collects the events of a run for its end."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
 
     def handle(self, event: Event) -> None:
-        """Keep it."""
+        """Collects the event."""
         self._events.append(event)
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether there is anything to tell: a run may be stopped before its first event."""
-        return bool(self._events)
-
     def record(self, name: str) -> RunRecord:
-        """The record of the run, as it would be read from a file of this name."""
+        """The record of the run, as if it were read from a file of this name."""
         where = FileLocation(name)
         return assemble_record(((where, event) for event in self._events), name)
 
 
 class Page(WholeRun):
-    """A handler that writes the page once the run is over, from its record; where none is kept, from its events."""
+    """A handler that writes the page once the run is over, from its record or its events."""
 
     def __init__(self, path: Path, record: Path | None,
                  write: Callable[[Sequence[RunRecord], Path], None] = _write_run_page) -> None:
@@ -418,18 +427,18 @@ class Page(WholeRun):
         self._path, self._kept, self._write = path, record, write
 
     def start(self) -> None:
-        """Find out now, not after the run, whether the page can be written."""
+        """Raise UsageError now, not after the run, if the page cannot be written."""
         ensure_writable(self._path, "page")
 
     def handle(self, event: Event) -> None:
-        """Keep the event, unless a record does so anyway."""
+        """Collects the event, unless there is a record."""
         if self._kept is None:
             super().handle(event)
 
     def shutdown(self) -> None:
         """Write the page."""
-        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))],
-                    self._path)
+        record = read_record(self._kept) if self._kept else self.record(str(self._path))
+        self._write([record], self._path)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
@@ -453,7 +462,10 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 
 
 class VerdictFile(WholeRun):
-    """A handler that writes one file once the run is over. name: its option's.  what: what it is, for a reader."""
+    """A handler that writes one file once the run is over.
+
+    name: of its option.  what: what a reader calls it.
+    """
 
     def __init__(self, name: str, what: str, path: Path,
                  write: Callable[[Sequence[RunRecord], Path], None]) -> None:
@@ -462,11 +474,11 @@ class VerdictFile(WholeRun):
 
     @property
     def place(self) -> str:
-        """A line that says where the file lies."""
+        """A line that says where the file is."""
         return f"{self._name}: {self._path}"
 
     def start(self) -> None:
-        """Find out now, not after the run, whether the file can be written."""
+        """Raise UsageError now, not after the run, if the file cannot be written."""
         ensure_writable(self._path, self._what)
 
     def shutdown(self) -> None:
@@ -475,14 +487,14 @@ class VerdictFile(WholeRun):
 
 
 def verdict_files(options: dict[str, Given]) -> Sequence[VerdictFile]:
-    """Takes the two options out of the others: what writes the files that are wanted."""
+    """Takes `--junit` and `--badge` out of the options, and makes the handlers for them."""
     kinds = (("junit", "JUnit file", write_junit), ("badge", "badge", write_badge))
     return [VerdictFile(name, what, path, write)
             for name, what, write in kinds if (path := options.pop(name))]
 
 
 class GitHub(WholeRun):
-    """A handler that tells GitHub of the run once it is over. folders: further implementations."""
+    """A handler that tells GitHub of the run once it is over. folders: implementations."""
 
     def __init__(self, stream: TextIO, folders: Sequence[str]) -> None:
         super().__init__()
@@ -490,16 +502,17 @@ class GitHub(WholeRun):
 
     @classmethod
     def if_on_github(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
-        """Makes the handler, or nothing where GitHub does not listen."""
+        """Makes the handler if this runs in GitHub Actions."""
         return [cls(stream, folders)] if is_told() else []
 
     def shutdown(self) -> None:
-        """Append the summary, print the annotations."""
+        """Appends the summary, and prints the annotations."""
         from attnspec.report.ci_files import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
 
-        if not self.is_begun:
+        if not self._events:  # a run may be stopped before its first event
             return
         records = [self.record("this run")]
-        for line in error_commands(records, partial(annotated_at, folders=self._folders)) if is_on_github() else ():
-            click.echo(line, file=self._stream)
+        if is_on_github():
+            for line in error_commands(records, partial(annotated_at, folders=self._folders)):
+                click.echo(line, file=self._stream)
         append_summary(step_summary(records))

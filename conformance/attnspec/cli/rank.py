@@ -1,4 +1,4 @@
-"""`attnspec rank`: many kernels, a line each as soon as it is known; started again on the same record, it goes on."""
+"""`attnspec rank`: judges many kernels, and prints each in a line. It resumes a record."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
 
 # not named by the time, so that the next start goes on with it
 RANK_RECORD = Path("reports") / "run" / "rank.jsonl"
-SEEDS_BELOW = 2**31
-"""Seeds that are drawn are below it."""
+SEEDS_BELOW = 2**31  # of seeds that are drawn
 
 STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
                   KernelStanding.NOT_JUDGED: "not judged"}
@@ -74,28 +73,28 @@ _EXIT_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
 class KernelLines(Handler):
-    """A handler that tells each kernel in a line, as soon as it is known."""
+    """A handler that prints a line for each kernel that is judged."""
 
     def __init__(self, stream: TextIO, done: int, wanted: int) -> None:
         self._stream, self._done, self._wanted = stream, done, wanted
 
     def handle(self, event: Event) -> None:
-        """Tell a kernel."""
+        """Prints a kernel."""
         if isinstance(event, KernelRanked):
             self._done += 1
             count = f"{self._done:>{len(str(self._wanted))}}/{self._wanted}"
-            click.echo(f"{count}  {line_of(event)}", file=self._stream,
-                       color=is_coloured(self._stream))
+            click.echo(f"{count}  {line_of(event)}", file=self._stream, color=is_coloured(self._stream))
             self._stream.flush()
 
 
 def line_of(kernel: KernelRanked) -> str:
-    """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
+    """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: …`."""
     standing = click.style(f"{STANDING_WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
-    why = _format_kernel_reason(kernel)
-    return (f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} "
-            f"s{f'  {why}' if why else ''}")
+    line = f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s"
+    if reason := _format_kernel_reason(kernel):
+        line += f"  {reason}"
+    return line
 
 
 def _format_kernel_reason(kernel: KernelRanked) -> str:
@@ -105,19 +104,20 @@ def _format_kernel_reason(kernel: KernelRanked) -> str:
         if kernel.refused:
             return f"refuses {', '.join(kernel.refused)}"
         return ""
-    told = kernel.first.cause or kernel.first.seen.partition("\n")[0]
-    return f"{kernel.first.clause}: {told}{f'; {kernel.stopped}' if kernel.stopped else ''}"
+    cause = kernel.first.cause or kernel.first.seen.partition("\n")[0]
+    stopped = f"; {kernel.stopped}" if kernel.stopped else ""
+    return f"{kernel.first.clause}: {cause}{stopped}"
 
 
 class KernelsAlone:
-    """A handler that hands on a line a kernel of which something is known, and the header and the footer."""
+    """Hands on kernels that were judged, the header and the footer, and no other events."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self.start, self.shutdown = handler.start, handler.shutdown
 
     def handle(self, event: Event) -> None:
-        """Hand it on, unless it says that a kernel was begun, or that its turn did not come."""
+        """Hands on an event, unless it says that a kernel was begun or not reached."""
         is_unreached = isinstance(event, KernelRanked) and event.lost in {INTERRUPTED, UNREACHED}
         if not (is_unreached or isinstance(event, ItemStarted | SubjectKnown)):
             self._handler.handle(event)
@@ -165,9 +165,10 @@ class KernelsAlone:
 def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
     """Judge many kernels, and compare them: one line for each, as soon as it is known.
 
-    TARGET is a target of `check`, a file or a folder of kernels, a pattern such as 'kernels/*.py:attend', or a .txt
-    file with a target on each line. A killed run goes on where it was. Exit codes: 0 all conform, 1 one does not, 2 one
-    could not be judged, or the run was interrupted.
+    TARGET is a target of `check`, a file or a folder of kernels, a pattern such as
+    'kernels/*.py:attend', or a .txt file with a target on each line. A killed run goes on where it
+    was. Exit codes: 0 all conform, 1 one does not, 2 one could not be judged, or the run was
+    interrupted.
     """
     keep_apart({"--record": record, "--html": html})
     as_json, workers = options.pop("as_json"), options.pop("workers")
@@ -183,27 +184,28 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
 
 def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Given],
                      stream: TextIO) -> Plan:
-    sharing, stop_after, function = (sharing_of(options), options.pop("stop_after") or 0,
-                                     options.pop("function"))
-    contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
-    named = find_kernels(targets, function)
-    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM_SEED else seed})
+    sharing, stop_after = sharing_of(options), options.pop("stop_after") or 0
+    contract = " ".join(options.pop("must_take"))
+    kernels = find_kernels(targets, options.pop("function"))
+    if options["seed"] == RANDOM_SEED:
+        options["seed"] = _choose_seed(record, stream)
+    plan = plan_from(kernels, options)
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
 
 def _choose_seed(record: Path, stream: TextIO) -> int:
-    """A seed that is drawn, or that of the record in which the ranking goes on."""
-    goes_on = record.exists() and record.stat().st_size
-    seed = read_record(record).header.seed if goes_on else secrets.randbelow(SEEDS_BELOW)
-    click.echo(f"seed: {seed} ({'from the record' if goes_on else 'drawn'}; "
-               f"--seed {seed} draws the same cases)",
-               file=stream)
+    """Draws a seed, or takes that of the record which the ranking resumes."""
+    if record.exists() and record.stat().st_size:
+        seed, origin = read_record(record).header.seed, "from the record"
+    else:
+        seed, origin = secrets.randbelow(SEEDS_BELOW), "drawn"
+    click.echo(f"seed: {seed} ({origin}; --seed {seed} draws the same cases)", file=stream)
     return seed
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """Which kernels, and where their lines are kept."""
+    """Judges the kernels of a plan, and writes their lines into a record."""
 
     plan: Plan
     path: Path
@@ -213,33 +215,34 @@ class _Ranking:
     carrier: ClusterCarrier | None = None
 
     def run(self) -> tuple[RunRecord, Result | None]:
-        """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
-        record = resume_ranking(self.path, self.plan)
+        """Judges the kernels that the record lacks; returns the record, and the run's result."""
+        record, targets = resume_ranking(self.path, self.plan), self.plan.targets
         known = {rank.subject: rank for rank in record.ranks if not rank.lost} if record else {}
-        stale = [name for name, rank in known.items() if name in self.plan.targets and rank.digest != file_digest(name)]
-        left = tuple(each for each in self.plan.targets if each not in known or each in stale)
+        stale = [name for name, rank in known.items()
+                 if name in targets and rank.digest != file_digest(name)]
+        left = tuple(each for each in targets if each not in known or each in stale)
+        mode = WriteMode.REPLACE
         if record and not left:
             return record, None
         if record:
+            mode = WriteMode.GO_ON
             reopen_record(self.path, stale)
-        done = len(self.plan.targets) - len(left)
+        done = len(targets) - len(left)
         if done:
-            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in "
-                       f"{self.path} already.",
+            click.echo(f"{done} of {count_noun(len(targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
-        mode = WriteMode.GO_ON if record else WriteMode.REPLACE
         session = Session(replace(self.plan, targets=left), workers=self.workers,
-                          command=typed_command(),
-                          source=RANKING_SOURCE, carrier=self.carrier)
+                          command=typed_command(), source=RANKING_SOURCE, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_run_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
     def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
-        lines = KernelLines(self.stream, done, len(self.plan.targets))
-        json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
-        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)),
-                *json]
+        lines = VisibleHandler(KernelLines(self.stream, done, len(self.plan.targets)))
+        handlers: list[Handler] = [lines, RecordWriter(self.path, mode)]
+        if self.is_json:
+            handlers.append(StreamWriter(sys.stdout))
+        return [*map(KernelsAlone, handlers)]
 
 
 def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
@@ -251,27 +254,29 @@ def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
 
 def _count_standing(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
-    several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
-    return f"{count} {STANDING_WORDS[standing] if count == 1 else several.get(standing, STANDING_WORDS[standing])}"
+    plurals = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
+    word = STANDING_WORDS[standing]
+    return f"{count} {word if count == 1 else plurals.get(standing, word)}"
 
 
 def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path,
                       stream: TextIO) -> int:
-    """Tell what the ranking comes to; its exit code."""
+    """Prints what the ranking comes to, and returns its exit code."""
     if result and result.defects:
         own_up(result.defects)
-    ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
+    ranks = [rank for rank in show_hidden(record.ranks)
+             if rank.subject in plan.targets and not rank.lost]
     is_short = (bool(result and (result.is_interrupted or result.defects))
                 or len(ranks) < len(plan.targets))
     code = ranking_exit_code(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    counted = (_count_standing(KernelStanding(name), count)
-               for name, count in count_standings(ranks).items())
-    told = ", ".join(counted) or "no kernel judged"
-    of = (f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short
-          else count_noun(len(ranks), "kernel"))
-    rest = " Run the same command again to go on." if is_short else ""
-    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_EXIT_COLOURS[code],
-                           bold=True), file=stream,
-               color=is_coloured(stream))
+    counts = (_count_standing(KernelStanding(name), count)
+              for name, count in count_standings(ranks).items())
+    standings = ", ".join(counts) or "no kernel judged"
+    text = f"{count_noun(len(ranks), 'kernel')}: {standings}."
+    if is_short:
+        text = (f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}: {standings}. "
+                "Run the same command again to go on.")
+    line = click.style(f"{text} (exit code {code})", fg=_EXIT_COLOURS[code], bold=True)
+    click.echo(line, file=stream, color=is_coloured(stream))
     return code

@@ -1,5 +1,6 @@
-"""`report`: records to a page, beside an earlier record (`--against`) or a folder of them (`--history`); `combine`: the
-records of several environments as one.
+"""The commands about records: `report` makes a page of them, and `combine` joins them.
+
+A page may compare them with an earlier record (`--against`) or a folder of them (`--history`).
 """
 
 from __future__ import annotations
@@ -40,21 +41,19 @@ if TYPE_CHECKING:
               metavar="OUT",
               help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
-              help="Take findings and notes from findings.yaml and the manifests as they are now, "
-                   "not from the record. "
-                   "Where the record does not say where backward passes round, "
-                   "take that from the manifests.")
+              help="Take findings and notes from findings.yaml and the manifests as they are now, not from the "
+                   "record. Where the record does not say where backward passes round, take that from the manifests.")
 @click.option("--finished", "is_whole", is_flag=True,
-              help="Of a run that was interrupted, take the subjects that it has finished: "
-                   "the others can be judged by "
-                   "a second run (--without).")
+              help="Of a run that was interrupted, take the subjects that it has finished: the others can be "
+                   "judged by a second run (--without).")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool,
              is_whole: bool) -> int:
     """Join records of different environments, made with the same spec, into one.
 
-    Exit codes: that of the whole run where its shards were joined, else 0; 2 if the records cannot be joined.
+    Exit codes: that of the whole run where its shards were joined, else 0; 2 if the records cannot
+    be joined.
     """
     keep_apart({"--out": out}, records)
     keep_apart({"--html": html}, [*records, out])
@@ -69,7 +68,8 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
-    click.echo(f"record: {out} ({len(joined)} runs, {sum(run.finished_count for run in joined)} items)")
+    items = sum(run.finished_count for run in joined)
+    click.echo(f"record: {out} ({len(joined)} runs, {items} items)")
     if html:
         from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
@@ -79,11 +79,11 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
 
 
 def _explained_exit_code(shards: Sequence[RunRecord]) -> int:
-    """The exit code of the run that was divided into these, which no shard could know; 0 where none was."""
+    """The exit code of the run that these shards divide, which it prints; 0 without shards."""
     if not shards:
         return CONFORMS
-    ended = {run.footer.exit_code if run.footer else CANNOT_RUN for run in shards}
-    code = next(each for each in (VIOLATED, CANNOT_RUN, CONFORMS) if each in ended)
+    codes = {run.footer.exit_code if run.footer else CANNOT_RUN for run in shards}
+    code = next(each for each in (VIOLATED, CANNOT_RUN, CONFORMS) if each in codes)
     if outcomes := [outcome for run in shards for outcome in run.outcomes]:
         # what a shard has not judged may not apply to its subjects: that says nothing of the others
         code = exit_code(outcomes, strict=any(run.header.strict for run in shards),
@@ -93,7 +93,7 @@ def _explained_exit_code(shards: Sequence[RunRecord]) -> int:
 
 
 def footer_of(record: RunRecord) -> RunFinished:
-    """The footer of a run that ends with these outcomes: how long they took, and with which exit code."""
+    """Makes the footer of a run that ends with these outcomes."""
     ends = datetime.fromisoformat(record.header.started) + timedelta(seconds=seconds_of(record))
     code = exit_code(record.outcomes, strict=record.header.strict, interrupted=False)
     return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record),
@@ -101,13 +101,13 @@ def footer_of(record: RunRecord) -> RunFinished:
 
 
 def seconds_of(record: RunRecord) -> float:
-    """Adds up the seconds of the items of a run, which its workers shared."""
-    return sum(outcome.seconds
-               for outcome in record.outcomes) / int(record.header.environment.get("workers", 1))
+    """How long a run took: the seconds of its items, divided by its workers."""
+    workers = int(record.header.environment.get("workers", 1))
+    return sum(outcome.seconds for outcome in record.outcomes) / workers
 
 
 def with_findings(event: Event) -> Event:
-    """A subject's card with what is known of its library now: an explanation is often found after the trial."""
+    """Replaces the findings of a subject's card by those that its library has now."""
     if not isinstance(event, SubjectKnown):
         return event
     card = event.card
@@ -115,15 +115,15 @@ def with_findings(event: Event) -> Event:
     folder = paths.folder("implementations") / library
     if not (name and folder.is_dir()):
         return replace(event, card=replace(card, findings=()))
-    found = known_findings(folder, card.id, card.version, kind_of(card.lives_in.get("device", "")))
+    findings = known_findings(folder, card.id, card.version,
+                              kind_of(card.lives_in.get("device", "")))
     note = next((each.note for each in read_manifest(folder) if each.id == card.id), card.note)
-    return replace(event, card=replace(card, findings=found, note=note,
-                                       backward=card.backward or _backward_precision(card,
-                                                                                     folder)))
+    backward = card.backward or _backward_precision(card, folder)
+    return replace(event, card=replace(card, findings=findings, note=note, backward=backward))
 
 
 def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
-    """Reads from a manifest where the backward pass rounds, which records of earlier versions do not tell."""
+    """Reads off a manifest where the backward pass rounds, for records that lack it."""
     if GRADIENTS_PROFILE not in card.claims:
         return {}
     from attnspec.subjects.attributes import backward_named_of  # noqa: PLC0415  (weight: NumPy)
@@ -133,11 +133,12 @@ def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
 
 
 def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
-    """Prints a line for each run in a file that did not reach its end."""
+    """Prints a line for each run of a file that was interrupted."""
     for number, run in enumerate(runs, start=1):
         if run.is_interrupted:
             which = f"run {number}" if len(runs) > 1 else "the run"
-            click.echo(f"{path}: {which} was interrupted; {run.tried_count} of {run.header.items} items are known")
+            items = f"{run.tried_count} of {run.header.items} items"
+            click.echo(f"{path}: {which} was interrupted; {items} are known")
 
 
 MOST_LISTED = 20  # entries of each group that are told
@@ -154,7 +155,7 @@ HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=Fa
 
 
 def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
-    """The comparison with an earlier record. Raises RecordError, and UsageError where one of them has no verdicts."""
+    """Compares records with an earlier one. Raises UsageError if one has no verdicts."""
     from attnspec.report.comparison import compare_runs  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
@@ -164,7 +165,7 @@ def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
 
 
 def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
-    """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
+    """Reads the history of a folder. Raises UsageError if these records have no verdicts."""
     from attnspec.report.comparison import make_history  # noqa: PLC0415  (weight: only this option needs it)
 
     _ensure_verdicts(records)
@@ -174,33 +175,30 @@ def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
 def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
     if not any(run.outcomes for run in runs):
         raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` "
-                         "write records that "
-                         "have some.", where=where)
+                         "write records that have some.", where=where)
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The records of a folder, packed ones too, but none that was killed before its first line.
+    """The records of a folder, also packed ones, without empty files.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
-    files = sorted({file for ending in ("", *PACKED_SUFFIXES)
-                    for file in folder.glob(f"*.jsonl{ending}")})
-    found = [file for file in files if file.stat().st_size]
-    if not found:
-        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. "
-                         "Keep one of each run "
-                         "there: attnspec check … --record FOLDER/NAME.jsonl",
+    files = {file for ending in ("", *PACKED_SUFFIXES)
+             for file in folder.glob(f"*.jsonl{ending}") if file.stat().st_size}
+    if not files:
+        raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each "
+                         "run there: attnspec check … --record FOLDER/NAME.jsonl",
                          where=FileLocation(str(folder)))
-    return found
+    return sorted(files)
 
 
 def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
-    """How the run stands to the earlier one: one line an entry, and at its end what it comes to."""
+    """Writes how the run compares with the earlier one, and at the end what that comes to."""
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
     if compared.differences:
-        yield ("  The runs differ in "
-               f"{'; '.join(f'{d.name} ({d.old} → {d.new})' for d in compared.differences)}.")
+        facts = "; ".join(f"{each.name} ({each.old} → {each.new})" for each in compared.differences)
+        yield f"  The runs differ in {facts}."
     for group in compared.groups:
         yield from _format_known_entries(group)
     code = compared.exit_code
@@ -250,31 +248,33 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None,
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
     from attnspec.report.sections import check_shown  # noqa: PLC0415  (weight: see above)
 
-    target = html or unpacked_name(records[0]).with_suffix(".html")
-    past = record_files(history) if history else []
-    written = {"--html": target, **{f"--{name}": also for name, also in wanted.items()}}
-    keep_apart(written, [*records, *past, *([against] if against else [])])
+    page = html or unpacked_name(records[0]).with_suffix(".html")
+    earlier = [*(record_files(history) if history else ()), *([against] if against else ())]
+    written = {"--html": page, **{f"--{name}": path for name, path in wanted.items()}}
+    keep_apart(written, [*records, *earlier])
     files = {path: read_records(path) for path in records}
     for path, runs in files.items():
         check_shown(runs, way=f"In a checkout: python -m evaluation report {path}")
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
-    write_page(read, target, compared=compared,
-               past=read_history(history, read) if history else None)
+    past = read_history(history, read) if history else None
+    write_page(read, page, compared=compared, past=past)
     for path, runs in files.items():
         tell_interrupted(path, runs)
-    click.echo(f"page: {target}")
-    for name, also in wanted.items():
-        if also is not None:
-            _write_also(name, read, also, compared)
-            click.echo(f"{name}: {also}")
-    for line in format_comparison(compared, against) if compared and against else ():
+    click.echo(f"page: {page}")
+    for name, target in wanted.items():
+        if target is not None:
+            _write_further(name, read, target, compared)
+            click.echo(f"{name}: {target}")
+    if compared is None or against is None:
+        return CONFORMS
+    for line in format_comparison(compared, against):
         click.echo(line)
-    return compared.exit_code if compared else CONFORMS
+    return compared.exit_code
 
 
-def _write_also(name: str, records: list[RunRecord], path: Path,
-                compared: RunComparison | None) -> None:
+def _write_further(name: str, records: list[RunRecord], path: Path,
+                   compared: RunComparison | None) -> None:
     from attnspec.report.comparison import write_comparison  # noqa: PLC0415  (weight: only --against needs it)
 
     if name == "markdown" and compared:

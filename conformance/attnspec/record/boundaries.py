@@ -1,8 +1,8 @@
-"""What is said of where failures begin, read back: conditions on axes, whether two may be of one bug, which block; and
-whether the cases of a run contradict it: it is told only where none does.
+"""Reads sentences about where failures begin, and checks them against the cases of a run.
 
-A bug whose effect hangs on the entries is seen to begin at another size in every case, and to end there, too: its edges
-have in common the block behind it.
+It tells whether two such sentences may be of the same bug, and which block would explain them. A
+bug whose effect depends on the entries begins and ends at other sizes in every case; its edges
+share the block behind it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BEGINNING = re.compile(r"[Ff]ails (?:only )?(?:where|at) (?P<words>(?:(?! \(not
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A condition on the length of one axis: it fails from `low` on, up to `high` if that is known.
+    """A condition on the length of one axis: it fails from `low` on, up to `high` if it is known.
 
-    block: what the failing lengths are no multiples of; 0 where it does not say.  is_open: it fails at `low`, and not
-    at every length beyond.
+    block: failing lengths are no multiples of it; 0 if the condition does not say so.  is_open:
+    whether it fails at `low`, but not at every length beyond.
     """
 
     axis: str
@@ -50,7 +50,7 @@ class Span:
 
     @property
     def ends(self) -> int:
-        """What the block divides that is behind it: the first length that holds again, or the block that is told."""
+        """What its block divides: the first length that holds again, or the named block."""
         return self.block or (self.high + 1 if self.high else 0)
 
     @property
@@ -67,104 +67,107 @@ class Span:
 
 
 def read_spans_told(begins: str) -> tuple[Span, ...]:
-    """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …` that are about the length of one axis."""
+    """Reads the conditions on one axis in `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …`."""
     found = _BEGINNING.match(begins)
     parts = re.split(r" and (?!≥)", found["words"]) if found else ()
     return tuple(span for part in parts for span in _read_spans(part))
 
 
 def is_met(begins: str, case: str) -> bool:
-    """Whether the lengths of a case (`… D=3 Dv=4 …`) meet conditions of how lengths compare (`Fails where D ≠ Dv`).
+    """Whether a case (`… D=3 Dv=4 …`) meets conditions that compare lengths (`… where D ≠ Dv`).
 
-    False where a condition says something else: of one length alone, another bug of the same case may be blind to it.
+    Any other condition is not met: another bug of the same case may not depend on it.
     """
     found = _BEGINNING.match(begins)
+    if found is None:
+        return False
     lengths = {each["axis"]: int(each["length"]) for each in _LENGTH.finditer(case)}
-    parts = found["words"].split(" and ") if found else []
-    return (bool(parts) and all(bool(_RELATION.fullmatch(part)) and _meets(part, lengths) is True
-                                for part in parts))
+    return all(_RELATION.fullmatch(part) and _meets(part, lengths)
+               for part in found["words"].split(" and "))
 
 
 def _read_spans(part: str) -> Iterator[Span]:
     for form in _FORMS:
         if found := form.fullmatch(part):
-            told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "",
-                    **found.groupdict("")}
-            if not told["part"]:
-                low = int(told["low"] or told["start"] or (int(told["block"] or 0) + 1))
-                is_point = " = " in part and not told["open"] and "(= " not in part
-                yield Span(told["axis"], low, int(told["high"] or (low if is_point else 0)),
-                           int(told["block"] or 0),
-                           bool(told["open"]))
+            words = dict.fromkeys(("low", "high", "block", "start", "open", "part"), "")
+            words |= found.groupdict("")
+            if not words["part"]:
+                block, is_open = int(words["block"] or 0), bool(words["open"])
+                low = int(words["low"] or words["start"] or block + 1)
+                high = int(words["high"] or 0)
+                if " = " in part and not is_open and "(= " not in part:
+                    high = low  # a single length
+                yield Span(words["axis"], low, high, block, is_open)
             return
 
 
 def common_spans(begins: Sequence[str]) -> tuple[Span, ...]:
-    """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each)
-              for axis in _moved_axes(span.axis)}
+    """What several boundaries have in common, by axis; nothing if they may be of several bugs."""
+    every = [{axis: replace(span, axis=axis)
+              for span in read_spans_told(each) for axis in _moved_axes(span.axis)}
              for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
-    together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
-    return tuple(joined for axis in shared if axis not in together
-                 and (joined := _join_spans([each[axis] for each in every])))
+    # `T (= S)` stands for both of its axes
+    contained = {part for axis in shared for part in _moved_axes(axis) if part != axis}
+    spans = (_join_spans([each[axis] for each in every]) for axis in shared if axis not in contained)
+    return tuple(filter(None, spans))
 
 
 def _moved_axes(axis: str) -> tuple[str, ...]:
-    """The axes whose lengths are moved: `T (= S)` is both, and each of them."""
+    """The axes of a condition: of `T (= S)`, both together and each alone."""
     one, _, other = axis.rstrip(")").partition(" (= ")
     return (axis, one, other) if other else (axis,)
 
 
-def _join_spans(found: Sequence[Span]) -> Span | None:
-    """Makes one condition of several on an axis: a block that explains all edges, or ranges that overlap."""
-    first, low, is_open = found[0], min(span.low for span in found), any(span.is_open
-                                                                         for span in found)
-    if all(span == first for span in found):
+def _join_spans(spans: Sequence[Span]) -> Span | None:
+    """Makes one condition of several on an axis: a block behind all edges, or a common range."""
+    first, lows, highs = spans[0], [span.low for span in spans], [span.high for span in spans]
+    if all(span == first for span in spans):
         return first
-    if block := _largest_block(found):
-        is_told = any(span.ends for span in found)
-        if is_told:
-            return Span(first.axis, block + 1, block=block)
-        return Span(first.axis, low, is_open=is_open)
-    highs = [span.high for span in found]
-    if all(highs) and max(span.low for span in found) <= min(highs):
-        return Span(first.axis, low, max(highs))
-    if all(span.low == low for span in found):
-        return Span(first.axis, low, is_open=True)
+    block = _largest_block(spans)
+    if block and any(span.ends for span in spans):
+        return Span(first.axis, block + 1, block=block)
+    if block:
+        return Span(first.axis, min(lows), is_open=any(span.is_open for span in spans))
+    if all(highs) and max(lows) <= min(highs):
+        return Span(first.axis, min(lows), max(highs))
+    if min(lows) == max(lows):
+        return Span(first.axis, min(lows), is_open=True)
     return None
 
 
-def _largest_block(found: Sequence[Span]) -> int:
-    """The largest block that the failing lengths exceed and whose multiples end every range; 0 if there is none.
+def _largest_block(spans: Sequence[Span]) -> int:
+    """The largest block that the lengths exceed and whose multiples end every range; 0 if none.
 
-    Where no range has an end, it is the one below all beginnings, each of which has a power of two close below it.
+    If no range has an end, it is taken from the powers of two just below the beginnings.
     """
-    least = min(span.low for span in found) - 1
-    ends = math.gcd(*(span.ends for span in found))
+    least = min(span.low for span in spans) - 1
+    ends = math.gcd(*(span.ends for span in spans))
     if not ends:
-        ends = math.gcd(*(1 << (span.low - 1).bit_length() - 1 for span in found if span.low > 1))
-    return max((n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0),
-               default=0)
+        ends = math.gcd(*(1 << (span.low - 1).bit_length() - 1 for span in spans if span.low > 1))
+    blocks = (n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0)
+    return max(blocks, default=0)
 
 
 def suggest_blocks(begins: str) -> Iterator[int]:
-    """The lengths of blocks that a boundary suggests, the likelier first, each once: those next to its edges, half and
-    a third of them, their powers of two, and double.
+    """The lengths of blocks that a boundary suggests, the likelier first.
+
+    They are next to its edges, half and a third of these, their powers of two, and twice their
+    size.
     """
     edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS"
              for edge in _edges(span)]
-    suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
-                 *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
-    yield from dict.fromkeys(size
-                             for size in suggested if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK
-                             and size % BLOCK_UNIT == 0)
+    sizes = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
+             *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
+    for size in dict.fromkeys(sizes):
+        if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK and size % BLOCK_UNIT == 0:
+            yield size
 
 
 def _edges(span: Span) -> Iterable[int]:
     """Lists the multiples of eight next to where a span begins and ends."""
-    known = (span.block, span.low - 1, span.high + 1 if span.high else 0)
-    return dict.fromkeys(edge for edge in known if edge and edge % BLOCK_UNIT == 0)
+    edges = (span.block, span.low - 1, span.high + 1 if span.high else 0)
+    return dict.fromkeys(edge for edge in edges if edge and edge % BLOCK_UNIT == 0)
 
 
 _SIZE = r"[A-Z][a-z]*"
@@ -184,11 +187,11 @@ _SIGNS: Mapping[str, Callable[[int, int], bool]] = {
 
 Lengths = Mapping[str, int]
 Calls = Sequence[Lengths]
-"""The calls that a clause makes of a case, each by the lengths of its axes: some are cut shorter than the case is."""
+"""The calls that a clause makes of a case, by their lengths: some are shorter than the case."""
 
 
 class ConditionStanding(Enum):
-    """How far other cases bear out a condition: it decides; it is needed, but not enough; it is not even needed."""
+    """How far other cases support a condition: it decides, is needed, or is wrong."""
 
     DECIDES = "decides"
     IS_NEEDED = "is needed"
@@ -201,16 +204,19 @@ def lengths_in(recipe: str) -> Lengths:
 
 
 def keywords_in(recipe: str) -> frozenset[str]:
-    """Reads from a recipe's text what is given beside query, key and value."""
-    named = dict(part.partition("=")[::2] for part in recipe.split(";")[1:])
-    given = frozenset(filter(None, named.get("with", "").split("+")))
-    return given | ({"mask"} if named.get("mask", "none") != "none" else frozenset())
+    """The keywords of a recipe's text."""
+    fields = dict(part.partition("=")[::2] for part in recipe.split(";")[1:])
+    keywords = set(filter(None, fields.get("with", "").split("+")))
+    if fields.get("mask", "none") != "none":
+        keywords.add("mask")
+    return frozenset(keywords)
 
 
 def parts_of(begins: str) -> tuple[str, ...]:
     """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …`, one by one.
 
-    What fails at a length, though not at every one beyond, needs that length. `Fails at` claims nothing of other sizes.
+    What fails at a length, though not at every length beyond, needs at least that length. `Fails
+    at` claims nothing of other sizes.
     """
     found = _TOLD_CONDITIONS.match(_BEYOND.sub(r"≥ \g<n>", begins))
     if found:
@@ -219,25 +225,25 @@ def parts_of(begins: str) -> tuple[str, ...]:
 
 
 def meets_condition(condition: str, lengths: Lengths) -> bool | None:
-    """Whether sizes meet one condition; None where it cannot be read, or is about an axis that has no length here.
+    """Whether sizes meet one condition; None if it cannot be read, or an axis has no length here.
 
-    `T (= S) ≥ 9` is about sizes of which both are equal: others with a longer T may fail, or hold.
+    `T (= S) ≥ 9` is about equal lengths: other cases with a longer T may fail or hold.
     """
-    equal = _EQUAL.search(condition)
-    is_elsewhere = equal is not None and lengths.get(equal["one"]) != lengths.get(equal["other"])
     is_met = _meets(condition, lengths)
-    return None if is_met and is_elsewhere else is_met
+    equal = _EQUAL.search(condition)
+    if is_met and equal and lengths.get(equal["one"]) != lengths.get(equal["other"]):
+        return None
+    return is_met
 
 
 def _meets(condition: str, lengths: Lengths) -> bool | None:
     if found := _MODULO.fullmatch(condition):
         value = _value_at(found["left"], lengths)
-        fits = None if value is None else value % int(found["n"]) == int(found["rest"])
+        fits = value is not None and value % int(found["n"]) == int(found["rest"])
         return _fits_from(found, value, fits)
     if found := _OF_BLOCKS.fullmatch(condition):
         value = _value_at(found["left"], lengths)
-        fits = None if value is None else _fits_rule(found["rule"], value)
-        return _fits_from(found, value, fits)
+        return _fits_from(found, value, _fits_rule(found["rule"], value or 0))
     if found := _SIZE_COMPARISON.fullmatch(condition):
         left, right = (_value_at(found[side], lengths) for side in ("left", "right"))
         if left is None or right is None:
@@ -248,8 +254,10 @@ def _meets(condition: str, lengths: Lengths) -> bool | None:
 
 
 def _fits_from(found: re.Match[str], value: int | None, fits: bool | None) -> bool | None:
-    """Whether a value that fits is as large as the condition asks; None where nobody knows."""
-    return None if fits is None or value is None else fits and value >= int(found["start"] or 1)
+    """Whether a value that fits is as large as the condition asks; None if it is unknown."""
+    if fits is None or value is None:
+        return None
+    return fits and value >= int(found["start"] or 1)
 
 
 def _fits_rule(rule: str, value: int) -> bool | None:
@@ -258,7 +266,8 @@ def _fits_rule(rule: str, value: int) -> bool | None:
     if found := _MULTIPLE.fullmatch(rule):
         return (value % int(found["n"]) == 0) is not bool(found["no"])
     if found := _REST.fullmatch(rule):
-        return (value + (-1 if found["by"] == "more" else 1)) % int(found["n"]) == 0
+        multiple = value - 1 if found["by"] == "more" else value + 1
+        return multiple % int(found["n"]) == 0
     return None
 
 
@@ -269,12 +278,11 @@ def _value_at(words: str, lengths: Lengths) -> int | None:
     found = _QUANTITY.fullmatch(words)
     if found is None:
         return None
-    named = [lengths.get(name) for name in (found["one"], found["other"]) if name]
-    if any(each is None for each in named):
+    one, other = lengths.get(found["one"]), lengths.get(found["other"]) if found["other"] else 1
+    if one is None or other is None:
         return None
-    one, *others = (each for each in named if each is not None)
-    whole = one // math.prod(others) if found["by"] == "/" else one * math.prod(others)
-    return whole + int((found["plus"] or "0").replace(" ", ""))
+    value = one // other if found["by"] == "/" else one * other
+    return value + int((found["plus"] or "0").replace(" ", ""))
 
 
 def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
@@ -284,7 +292,7 @@ def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
 
 def condition_standing(begins: str, failing: Iterable[Lengths],
                        passing: Iterable[Lengths]) -> ConditionStanding:
-    """What the cases of a run make of all that is told of where a failure begins."""
+    """How far the cases of a run support a sentence about where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
         return ConditionStanding.CONTRADICTED
@@ -295,13 +303,11 @@ def condition_standing(begins: str, failing: Iterable[Lengths],
 
 
 def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
-    """The conditions that a call of every failing case meets, as a clause: `fails where S ≥ 65`; empty where none is
-    left.
-    """
-    known = tuple(failing)
+    """The conditions that a call of every failing case meets: `fails where S ≥ 65`, or nothing."""
+    cases = tuple(failing)
     left = [part for part in parts_of(begins)
             if all(any(meets_condition(part, lengths) is not False for lengths in calls)
-                   for calls in known)]
+                   for calls in cases)]
     found = _TOLD_CONDITIONS.match(begins)
     if left and found:
         return f"fails {found['only'] or ''}where {' and '.join(left)}"
@@ -309,9 +315,9 @@ def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
 
 
 def weaken_boundary(begins: str) -> str:
-    """A boundary that some cases meet and hold: `Fails only where S ≥ 65 (not in every case); holds at S = 64.`"""
+    """`Fails only where S ≥ 65 (not in every case); holds at S = 64.`: some cases there hold."""
     first, semicolon, rest = begins.partition(";")
     if not first.startswith("Fails where "):
         return begins
-    return (f"Fails only where {first.removeprefix('Fails where ').rstrip('.')} (not in every "
-            f"case){semicolon}{rest}")
+    condition = first.removeprefix("Fails where ").rstrip(".")
+    return f"Fails only where {condition} (not in every case){semicolon}{rest}"

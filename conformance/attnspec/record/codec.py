@@ -1,7 +1,8 @@
-"""Dataclasses to JSON and back, losing nothing: tuples, enums, mappings, and the numbers that JSON has not.
+"""Writes dataclasses as JSON and reads them back without a loss.
 
-NaN and the infinities become the strings "nan", "inf" and "-inf", in either direction only where a float is expected.
-An event is one line, with its name first, under `event`. The JSON Schema of a line is made of the same dataclasses.
+NaN and the infinities are the strings "nan", "inf" and "-inf" where a float is expected. An event
+is one line, with its name first, under `event`. The JSON Schema of a line is made from the same
+dataclasses.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -ma
 
 
 def encode(thing: object) -> Json:
-    """Makes of an object what `json.dumps(..., allow_nan=False)` takes. Raises TypeError for anything else."""
+    """Makes what `json.dumps(..., allow_nan=False)` takes. Raises TypeError for other objects."""
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {name: encode(getattr(thing, name))
-                for name, default in _fields_with_defaults(type(thing))
-                if not (is_brief(type(thing), name) and getattr(thing, name) == default)}
+        kind = type(thing)
+        fields = {name: getattr(thing, name) for name, default in _fields_with_defaults(kind)
+                  if not (is_brief(kind, name) and getattr(thing, name) == default)}
+        return {name: encode(value) for name, value in fields.items()}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
     if isinstance(thing, (tuple, list)):
@@ -61,14 +63,14 @@ _AS_THEY_ARE = frozenset({str, bool, int, type(None)})
 
 @functools.cache
 def _fields_with_defaults(kind: type) -> tuple[tuple[str, object], ...]:
-    """The fields of a dataclass, each with its default."""
     return tuple((each.name, each.default) for each in dataclasses.fields(kind))
 
 
 @functools.cache
 def is_brief(kind: type, name: str) -> bool:
-    """Whether this field of a dataclass is left out where it is at its default: all fields of one of which a record has
-    thousands, or those that its `BRIEF` names.
+    """Whether a field of a dataclass is left out if it has its default.
+
+    `BRIEF` of the class says so: of all fields, or of the named ones.
     """
     brief = getattr(kind, "BRIEF", False)
     if isinstance(brief, frozenset):
@@ -87,9 +89,9 @@ def _encode_plain(thing: object) -> Json:
 
 
 def decode(kind: type[T], data: object) -> T:
-    """The `kind` that `data` was encoded from. Raises RecordError, saying at which field, where it does not fit."""
-    found: T = _decode(kind, data, kind.__name__)
-    return found
+    """The `kind` that `data` was encoded from. Raises a RecordError that names the field."""
+    decoded: T = _decode(kind, data, kind.__name__)
+    return decoded
 
 
 def is_union(kind: object) -> bool:
@@ -100,9 +102,8 @@ def is_union(kind: object) -> bool:
 @functools.cache
 def type_hints_of(kind: type) -> Mapping[str, Any]:
     """The resolved type of every field of a dataclass."""
-    found = typing.get_type_hints(kind)
-    # class variables are none
-    return {each.name: found[each.name] for each in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind)  # also of class variables, which are no fields
+    return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
@@ -111,13 +112,14 @@ def _decode(kind: Hint, data: object, path: str) -> Json:
 
 @functools.cache
 def _decoder_of(kind: Hint) -> Way:
-    """How a type is decoded: looked up once, for there are ten thousands of lines in a record."""
+    """The function that decodes a type, looked up once: records have many thousand lines."""
     if kind is Any or kind is object:
         return _decode_anything
     if is_union(kind):
         return _decode_union
     origin: object = typing.get_origin(kind)
-    origin = kind if origin is None else origin
+    if origin is None:
+        origin = kind
     if origin in _BY_ORIGIN:
         return _BY_ORIGIN[origin]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -132,8 +134,8 @@ DEEPEST_NESTING = 20
 
 
 def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
-    level, deeper = 0, [data]
-    while deeper := [part for each in deeper for part in _items_of(each)]:
+    level, parts = 0, [data]
+    while parts := [part for each in parts for part in _items_of(each)]:
         level += 1
         if level > DEEPEST_NESTING:
             raise RecordError(f"{path} nests too deeply for a record.")
@@ -232,14 +234,15 @@ def is_required(each: dataclasses.Field[Any]) -> bool:
 def _decode_plain(kind: type, data: object, path: str) -> Json:
     # bool is an int to Python, never to a record
     if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
-        raise _misfit_error(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
+        names = {str: "a string", int: "a whole number", bool: "true or false"}
+        raise _misfit_error(path, names[kind], data)
     if isinstance(data, int) and abs(data) >= LARGEST_INTEGER:
         raise _misfit_error(path, "a whole number of at most 18 digits", data)
     return data
 
 
 LARGEST_INTEGER = 10**18
-"""No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
+"""Whole numbers of a record are smaller: divisions of larger ones overflow."""
 
 
 def _misfit_error(path: str, wanted: str, data: object) -> RecordError:
@@ -261,17 +264,18 @@ EVENT_NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.it
 
 
 def to_line(event: Event) -> str:
-    """Writes an event as one line, without the line feed. Hidden characters are written as JSON escapes them."""
+    """Writes an event as one line without its end. Hidden characters are escaped."""
     line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False,
                       allow_nan=False)
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
 def from_line(line: str) -> Event:
-    """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
+    """The event of a line. Raises RecordError without a place, which the reader adds."""
     data = _parse_line(line)
     if not isinstance(data, dict) or "event" not in data:
-        raise RecordError("this line is not an event: a JSON object with a member 'event' is expected.")
+        raise RecordError("this line is not an event: a JSON object with a member 'event' is "
+                          "expected.")
     name = data.pop("event")
     if not isinstance(name, str) or name not in EVENTS:
         raise RecordError(f"{name!r:.60} is not a known event.{hint(name, EVENTS)}")
@@ -306,22 +310,21 @@ _PLAIN: Mapping[Any, Mapping[str, object]] = {
 
 
 def record_schema() -> dict[str, Any]:
-    """The schema of one line (JSON Schema 2020-12). A record is a file of such lines, `run_started` first."""
+    """The JSON Schema (2020-12) of one line. A record has such lines, `run_started` first."""
     definitions: dict[str, Any] = {}
     lines = [_event(name, kind, definitions) for name, kind in EVENTS.items()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an attnspec record",
-        "description": "A record is a file of JSON Lines: run_started first, run_finished last; "
-                       "without it the run was "
-                       "interrupted. Numbers that JSON cannot write are the strings nan, inf and -inf.",
+        "description": "A record is a file of JSON Lines: run_started first, run_finished last; without it the run "
+                       "was interrupted. Numbers that JSON cannot write are the strings nan, inf and -inf.",
         "oneOf": lines,
         "$defs": definitions,
     }
 
 
 def schema_text() -> str:
-    """The published file, to the byte."""
+    """The text of the published schema file."""
     return json.dumps(record_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -338,7 +341,7 @@ def _schema_fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
         "description": " ".join(docstring(kind).split()),
         "properties": {name: _schema(hint, definitions)
                        for name, hint in type_hints_of(kind).items()},
-        # defaults are written, too, but for brief fields: whoever reads a record need not know ours
+        # defaults are written, too, except of brief fields: readers need not know ours
         "required": [each.name for each in dataclasses.fields(kind)
                      if not is_brief(kind, each.name) or is_required(each)],
         "additionalProperties": False,

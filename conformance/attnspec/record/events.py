@@ -1,8 +1,9 @@
-"""What happens during a run, in order. Every output is a handler of these.
+"""The events of a run, in order. Every output is a handler of them.
 
-RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted and ItemFinished, then RunFinished. A
-measurement of power has SubjectPut in their place (how rules of judgement fared on faults), a campaign for false alarms
-BlockJudged (a block of cases), a ranking KernelRanked; an audit has SubjectProbed beside them (what a probe found).
+RunStarted comes first, then SubjectKnown (once an adapter is loaded), ItemStarted and
+ItemFinished, and last RunFinished. In place of items, a measurement of power has SubjectPut (how
+rules did on faults), a campaign for false alarms BlockJudged (a block of cases), and a ranking
+KernelRanked. An audit also has SubjectProbed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from attnspec.record.outcome import ClauseText, Measured, Outcome, SubjectCard
 class Found:
     """The answer to one question of a probe.
 
-    question: its name ("hidden_row.mask").  asks: the question for a reader.  answer: a word of a closed list where
-    there is one ("zeros", "top_left", "yes"), else a short text.  detail: what was seen, in one sentence with the
-    numbers.  claimed: what the manifest says, empty if nothing.
+    question: its name ("hidden_row.mask").  asks: the question for a reader.  answer: a word of a
+    closed list if there is one ("zeros", "top_left", "yes"), else a short text.  detail: what was
+    seen, in one sentence with numbers.  claimed: what the manifest says; may be empty.
     """
 
     question: str
@@ -39,7 +40,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SubjectProbed:
-    """All that was found out of a subject, or of one of its variants, at one dtype. `lost`: why nothing was."""
+    """All answers of a subject, or of one of its variants, at one dtype.
+
+    lost: why there are none.
+    """
 
     subject: str
     variant: str
@@ -55,7 +59,7 @@ class SubjectProbed:
 
 
 def part_of_probe(variant: str = "") -> str:
-    """How an item says that a subject, or a variant of it, is probed."""
+    """The name of an item that probes a subject, or a variant of it."""
     return f"probe[{variant}]" if variant else "probe"
 
 
@@ -65,12 +69,12 @@ SUITE = "attnspec"
 
 @dataclass(frozen=True, slots=True)
 class Conviction:
-    """One rule on one subject at one seed.
+    """One rule on one subject with one seed.
 
-    convicted: whether the rule called the subject wrong.  cases: how many cases it took; where it did not, how many
-    were tried. For the suite a case is one problem put to one clause, and `cases` counts those of the clause that
-    convicted soonest; `problems` counts every problem of every clause that was tried before, in the suite's own order.
-    sentence: what was seen, kept where a sound subject is accused.
+    convicted: whether the rule called the subject wrong.  cases: how many cases that took, or how
+    many were tried. For the suite, a case is one problem under one clause, and the cases of the
+    clause that convicts first are counted.  problems: how many problems all clauses had tried by
+    then, in the suite's own order.  sentence: what was seen, if a right subject is called wrong.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -86,11 +90,12 @@ class Conviction:
 
 @dataclass(frozen=True, slots=True)
 class SubjectPut:
-    """A subject was put to the rules. `fault`: whether it is wrong; `equivalent`: why it cannot be told apart here.
+    """A subject was put to the rules.
 
-    named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
-    like: the other faults that explain it as well.  undiagnosed: nobody asked for a diagnosis.  shows_at: the sizes at
-    which alone a fault shows; "" for all others.
+    is_fault: whether it is wrong.  equivalent: why it cannot be told from rounding here.  named:
+    the fault that the diagnosis names first; empty if none.  like: other faults that explain the
+    counterexample as well.  undiagnosed: whether no diagnosis was asked for.  shows_at: the sizes
+    at which a fault shows; empty for all.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -111,7 +116,7 @@ class SubjectPut:
 
     @property
     def part(self) -> str:
-        """What tells this event from the others of its subject and dtype."""
+        """The name of the seed, which tells this event from others of its subject and dtype."""
         return part_of_seed(self.seed)
 
 
@@ -128,11 +133,11 @@ HISTOGRAM_BINS = 44
 class BlockJudged:
     """One subject at one dtype on one block of cases.
 
-    cases: problems put to a clause that made a claim on them.  slices: head slices (B·H) that these hold together.
-    histogram: how many cases had their worst margin in each of the bins.  worst: the closest call of all, on the
-    clause `clause`, with its recipe.  accused: the first few violations, as lines to replay.  known: how many further
-    cases were violated by a finding that is listed under this name; they are no `cases` and no `violations`.
-    problems: distinct problems among all that were put.
+    cases: problems under a clause that made a claim on them.  slices: how many head slices (B·H)
+    these have.  histogram: how many cases had their worst margin in each bin.  worst: the largest
+    margin, under the clause `clause`, with its recipe.  accused: the first violations, as lines to
+    replay.  known: by the name of a finding, how many further cases it violates; these are counted
+    neither as cases nor as violations.  problems: distinct problems.
     """
 
     subject: str
@@ -154,13 +159,12 @@ class BlockJudged:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a histogram that no cases make."""
-        if len(self.histogram) not in (0, HISTOGRAM_BINS) or any(count < 0
-                                                                 for count in self.histogram):
+        if len(self.histogram) not in (0, HISTOGRAM_BINS) or min(self.histogram, default=0) < 0:
             raise ValueError(f"a histogram has {HISTOGRAM_BINS} counts of cases, none below zero.")
 
     @property
     def part(self) -> str:
-        """What tells this event from the others of its subject and dtype."""
+        """The name of the block, which tells this event from others of its subject and dtype."""
         return part_of_block(self.block)
 
 
@@ -174,7 +178,7 @@ RANK_PART = "rank"
 
 
 class KernelStanding(enum.Enum):
-    """The verdict on a kernel as a whole. NOT_JUDGED: it could not be had, or nothing applied to it."""
+    """The verdict on a kernel. NOT_JUDGED: it could not be loaded, or nothing applied to it."""
 
     CONFORMS = "conforms"
     VIOLATED = "violated"
@@ -185,9 +189,9 @@ class KernelStanding(enum.Enum):
 class FirstFailure:
     """The first `must` clause that failed, and what is known of that failure.
 
-    seen: what went wrong, in a sentence.  cause: what is likely behind it; "" where nobody knows.  fault: the fault of
-    the catalogue that it is like, if it is like one.  boundary: at which sizes it fails, and beside which it holds.
-    repeat: the command that repeats the case.
+    seen: what went wrong, in a sentence.  cause: what is likely behind it; may be empty.  fault:
+    the fault of the catalogue that it is like; may be empty.  boundary: at which sizes it fails
+    and holds.  repeat: the command that repeats the case.
     """
 
     clause: str
@@ -203,12 +207,13 @@ class FirstFailure:
 class KernelRanked:
     """One kernel was judged.
 
-    score: the share of applicable `must` clauses that held at every dtype; what was dropped before its turn did not.
-    held, failed, untried: how many of these clauses did so, did not, and were dropped.  failing: those that failed.
-    first: the first of them.  margin, closest: the largest gap as a share of what is allowed, and on which clause and
-    dtype.  grade: by dtype, how precise it is.  refused: what it refuses, and so is not judged on.  death: how its
-    process ended, if it did.  stopped: why clauses were dropped.  reason: why it could not be judged.  digest: of its
-    file, to tell whether it has changed since.  lost: what went wrong with attnspec itself.
+    score: the share of applicable `must` clauses that held at every dtype; those that were dropped
+    did not.  held, failed, untried: how many of these clauses held, failed and were dropped.
+    failing: the ids of those that failed.  first: the first of them.  margin, closest: the largest
+    gap as a share of the allowance, and its clause and dtype.  grade: by dtype, its precision
+    grade.  refused: what it refuses and is not judged on.  death: how its process ended, if it
+    died.  stopped: why clauses were dropped.  reason: why it could not be judged.  digest: of its
+    file, to notice changes.  lost: what went wrong in attnspec itself.
     """
 
     subject: str
@@ -240,24 +245,23 @@ SUBJECT_LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 """The packages whose versions a header tells of the environment in which subjects live."""
 
 OWN_DEVICE = "the framework's own"
-"""The device of a header where none was named: the cards of the subjects tell which it was (`lives_in`)."""
+"""The device of a header if none was named; the cards of the subjects say which it was (`lives_in`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec.
+    """The header of a record.
 
-    `planned` is how many items each subject has, so that a run that was killed still says what it did not reach.
-    `spec_added`: the files of own clauses that were judged beside the spec; its digest covers them.
-    `absent`: the registered subjects that an audit could not judge (subject, library, title, reason).
-    `baseline`: the file of known failures that the run is held against; empty if none.
-    `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
-    `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
-    `sample`: so many cases of a clause that does not depend on the dtype were tried at further dtypes; 0: all were.
-    `shard`: which part of a run this is (`2/5`), empty for a whole one; `plan_digest`: what all its shards share, and
-    what a ranking that goes on must have.
-    A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
-    meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
+    clauses: what a page shows of each, so that it outlives the spec.  planned: how many items each
+    subject has, so that a killed run still says what it did not reach.  spec_added: files of own
+    clauses, which the spec's digest covers.  absent: registered subjects that an audit could not
+    judge (subject, library, title, reason).  baseline: the file of known failures; may be empty.
+    must_take: the words of the contract; may be empty.  sizes: those that the user names for all
+    subjects.  sample: how many cases of a clause that does not depend on the dtype were tried at
+    further dtypes; 0 if all were.  shard: which part of a run this is (`2/5`); empty for a whole
+    one.  plan_digest: what all shards of a run share, and what a resumed ranking must have.
+    rules: of a measurement of power, each rule (name, title, source, meaning).  faults: each fault
+    (name, kind, stage, story, reach, link).
     """
 
     started: str
@@ -286,7 +290,7 @@ class RunStarted:
 
     @property
     def elsewhere(self) -> str:
-        """What subjects live in, where that is not the judge's own environment: `CPython 3.8.18 with numpy 1.20.3`."""
+        """`CPython 3.8.18 with numpy 1.20.3`, if subjects live in another environment."""
         if "judge" not in self.environment:
             return ""
         packages = [f"{name} {self.environment[name]}"
@@ -296,7 +300,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class SubjectKnown:
-    """A subject was loaded (or could not be: then `broken` says why)."""
+    """A subject was loaded. broken: why it could not be."""
 
     card: SubjectCard
     broken: str = ""
@@ -304,7 +308,7 @@ class SubjectKnown:
 
 @dataclass(frozen=True, slots=True)
 class ItemStarted:
-    """An item is on trial."""
+    """A worker has begun an item."""
 
     subject: str
     clause: str
@@ -320,7 +324,7 @@ class ItemFinished:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """The footer of a record: without it the run was interrupted."""
+    """The footer of a record. A run without it was interrupted."""
 
     finished: str
     seconds: float
@@ -331,7 +335,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class SubjectCompiles:
-    """Compiling has taken so many seconds of a subject's calls. It is for whoever waits: no record keeps it."""
+    """Compiling has taken so many seconds of a subject's calls. No record keeps this event."""
 
     subject: str
     seconds: float
@@ -357,15 +361,15 @@ Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished | SubjectCo
 
 
 class Handler(Protocol):
-    """An output of a run. One that opens or closes nothing inherits what does nothing."""
+    """An output of a run. By default, it opens and closes nothing."""
 
     def start(self) -> None:
-        """Open what is written to."""
+        """Opens what is written to."""
         return
 
     def handle(self, event: Event) -> None:
-        """Take one event."""
+        """Takes one event."""
 
     def shutdown(self) -> None:
-        """Close what was opened, also after an interruption."""
+        """Closes what was opened, also after an interruption."""
         return

@@ -1,5 +1,7 @@
-"""One clause against one subject at one dtype: the clause in words, the verdict and the evidence, as plain data; and
-whether a finding explains a failure: by its clauses and dtypes, and by what was seen of the failing case.
+"""What a record holds of one clause, one subject and one dtype: text, verdict and evidence.
+
+It is plain data. The file also decides whether a finding explains a failure, by clause, dtype and
+what was seen.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from attnspec.record.boundaries import lengths_in
 
 @dataclass(frozen=True, slots=True)
 class QuotedSource:
-    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text.
+    """A citation with its source.
 
-    translation: the quote in English, where it is in another language.
+    cite: the key of the source.  at: a section or heading of it.  url: a foreign text.
+    translation: the quote in English, if it is in another language.
     """
 
     cite: str = ""
@@ -35,10 +38,11 @@ class QuotedSource:
 
 @dataclass(frozen=True, slots=True)
 class ClauseText:
-    """A clause in words. An older or a foreign record may leave out all but its id.
+    """A clause in words.
 
-    needs: keywords that the subject must take.  problem: the named problem.  refuted_by: faults that must violate it.
-    where: the file and line of its YAML.
+    An older or a foreign record may have only its id.  needs: keywords that the subject must take.
+    problem: the named problem.  refuted_by: faults that must violate it.  where: the file and line
+    of its YAML.
     """
 
     id: str
@@ -57,14 +61,14 @@ class ClauseText:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Signs that all have to be there; one that is not given does not matter.
+    """Signs that a failure must show, all of them. A sign that is not given does not matter.
 
-    clauses: ids, with * for any text.  needs, needs_any, without: keywords of which the case has all, has one at least,
-    has none.  sizes: comparisons of sizes, and of the scale where one is given ("T > S", "scale <= 0").
-    exception: a regular expression that is found in the exception's type and words; without it, only measured answers
-    are explained.  values: what stands at the worst entry: nan, infinity, zero or number.
-    relative_error, absolute_error, margin: the most that the worst entry is off, in units of what is expected, of the
-    answer, of the allowance.
+    clauses: ids, with * for any text.  needs, needs_any, without: keywords of which the case has
+    all, at least one, or none.  sizes: comparisons of sizes, and of the scale if one is given ("T
+    > S", "scale <= 0").  exception: a regular expression found in the type and words of the
+    exception; without it, only measured answers are explained.  values: what the worst entry is:
+    nan, infinity, zero or number.  relative_error, absolute_error, margin: the largest error of
+    the worst entry, in units of what is expected, of the answer, and of the allowance.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -86,13 +90,13 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An array of the counterexample as the page shows it: a name, the axes of its rows and columns, and the entries
-    (as strings where they are not finite: "nan", "inf", "-inf").
+    """An array of the counterexample, as the page shows it.
 
-    first: row and column of the first entry here, and whole: rows and columns of the array that these are cropped from;
-    both empty where that is not known.  worst: row and column of the worst entry, as the whole array counts them.
-    marks: a row of characters a row: `x` for an entry that is masked, `u` for one that the clause does not judge, `.`
-    for the others; empty where no entry is marked.
+    rows, columns: the names of its axes.  entries: as strings if they are not finite ("nan",
+    "inf", "-inf").  first: row and column of the first entry.  whole: rows and columns of the
+    array of which this is a part; both are empty if unknown.  worst: row and column of the worst
+    entry in the whole array.  marks: a text for each row: `x` for a masked entry, `u` for one that
+    the clause does not judge, `.` for others; empty if no entry is marked.
     """
 
     name: str
@@ -108,9 +112,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an instrument read off a subject, whether or not a claim was broken: a number with its spread, or a word.
+    """What an instrument read off a subject: a number with its spread, or a word.
 
-    quantity: what was read ("temperature drift").  sentence: the same for a reader, with any rate of false alarms.
+    quantity: what was read ("temperature drift").  sentence: the same for a reader, with any rate
+    of false alarms.
     """
 
     quantity: str
@@ -121,10 +126,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The worst entry that a relation met.
+    """The worst entry that a relation found.
 
-    margin = gap / allowance; a relation is violated where margin > 1 (or the gap is not a number). `entries` were
-    compared and `claimed` of them lay in the domain of the bound.
+    margin: gap / allowance; the relation is violated if it is larger than 1, or the gap is not a
+    number.  entries: how many were compared.  claimed: how many of them lay in the domain of the
+    bound.
     """
 
     relation: str
@@ -143,7 +149,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A fault whose answers are, within rounding, those of the subject on `agreed` of `tried` cases."""
+    """A fault that gives the subject's answers, within rounding, on `agreed` of `tried` cases."""
 
     fault: str
     stage: str
@@ -162,12 +168,13 @@ MAGNITUDE_CAUSE = "the answer is wrong where the largest "
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
+    """A wider class of arithmetic that would allow the failure.
 
-    cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
-    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
-    class in it, for the outcome's dtype; empty if it declares something else.  declared: all that the line says for
-    each dtype, which is these words and what the subject declares already.
+    cause: what the function seems to do ("every step is rounded to float16").  advice: how to mend
+    it, or else to declare it.  declare: the line to paste to declare it, in a function's file or a
+    manifest.  words: the precision class in that line, for the outcome's dtype; empty if it
+    declares something else.  declared: all that the line says for each dtype: these words, and
+    what the subject declares already.
     """
 
     cause: str
@@ -179,14 +186,15 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
+    """Why a verdict is not HELD: the shrunk case in numbers and pictures.
 
-    caption: what the pictures show: which batch entry and head of which quantity, and which of its entries are wrong.
-    begins: at which sizes it fails and beside which it holds; empty where all sizes are alike, or nobody looked.
-    wrong: which entries of the answer are wrong, as ranges.
-    explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
-    like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
-    calls: the sizes of the calls that the clause makes of the case, where they are others than the case has.
+    recipe: the text that repeats the case.  caption: which batch entry, head and quantity the
+    pictures show, and which entries are wrong.  begins: at which sizes it fails and holds; empty
+    if all sizes are alike or were not examined.  wrong: which entries of the answer are wrong, as
+    ranges.  explained: a wider arithmetic or a default that explains the failure; no fault is
+    looked for then.  like: the faults that explain it, the likeliest first.  located: the stage
+    that read-outs blame, if no fault explains it.  calls: the sizes of the calls that the clause
+    makes, if they differ from those of the case.
     """
 
     sentence: str
@@ -207,10 +215,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause.
+    """How an outcome differs from the list of known failures.
 
-    verdict: the one that it would have had, were nothing known.  convention: the one whose answer changed, if that is
-    how it differs.
+    says: the rest of a sentence about the clause.  verdict: the one without the list.  convention:
+    the one whose answer changed, if that is the difference.
     """
 
     novelty: Novelty
@@ -221,7 +229,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ProbedConvention:
-    """What a probe found of a convention that the subject does not declare, or of a form of one: `hidden_row.mask`."""
+    """A probe's answer about an undeclared convention, or a form of one: `hidden_row.mask`."""
 
     name: str
     answer: str
@@ -231,16 +239,14 @@ class ProbedConvention:
 class Outcome:
     """The verdict on one item.
 
-    readings: what its instruments measured, in every case.
-    change: how it differs from the list of known failures that it is held against, if it is held against one.
-    finding: of a known failure, the id of the finding that explains it, if its listing names one.
-    met: the pairs of sizes and keywords that its cases met, as `problems.size_plan` writes them.  spans: the least and
-    the greatest length of each axis.
-    refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
-    probed: of a clause that recommends the answer of a convention, what was found of that convention.
-    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stood for all that are tried at the first dtype; 0: all were tried.
-    triples: the features that met in threes (`core.coverage`), where the clause is about that.
+    readings: what its instruments measured.  change: the difference from the list of known
+    failures, if there is a list.  finding: the id of the finding that a known failure's entry
+    names.  met: the pairs of sizes and keywords in its cases (`core.coverage`).  triples: the
+    triples of features.  spans: by axis, the least and the greatest length.  refused: what the
+    subject refused in its cases ("D > 200"), with its words.  probed: what was found of a
+    convention that the clause recommends.  asked: the sizes that a user names, each with the
+    reason why nothing was tried there; empty if it was.  sample: how many cases stood for all of
+    the first dtype; 0 if all were tried.
     """
 
     subject: str
@@ -273,35 +279,34 @@ class Outcome:
 
     @property
     def is_excused(self) -> bool:
-        """Whether the outcome is a failure that its list of known failures could not know, so that it does not gate."""
+        """Whether this failure does not gate, because its list could not know it."""
         return self.change is not None and self.change.novelty in EXCUSED
 
     @property
     def failure_kind(self) -> str:
-        """How the subject failed, without numbers, which differ between machines: the relation, or the words of the
-        exception.
+        """How the subject failed: the relation, or the words of the exception without numbers.
 
-        Empty where nothing more than the verdict can be said.
+        Numbers differ between machines. The text is empty if only the verdict is known.
         """
         if self.evidence and self.evidence.measured:
             return self.evidence.measured.relation
-        is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
-        if is_told:
+        if self.verdict in (Verdict.VIOLATED, Verdict.ERRORED):
             return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason)
         return ""
 
 
 def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """What a subject refuses, with its words: what was found before it was judged, and what came up in its cases."""
-    found = {name: words for outcome in outcomes for name, words in outcome.refused.items()}
-    return {**(card.refused if card else {}), **dict(sorted(found.items()))}
+    """What a subject refuses, with its words: as found before, and as came up in its cases."""
+    in_cases = {name: words for outcome in outcomes for name, words in outcome.refused.items()}
+    return {**(card.refused if card else {}), **dict(sorted(in_cases.items()))}
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFinding:
-    """What a library's folder says of a failure: see `subjects/findings.py`. `script`: its text, in this `language`.
+    """A finding of a library's folder (`subjects/findings.py`).
 
-    seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
+    seen: what a failure has to show, in one of these ways; if empty, its clause and dtype are
+    enough.  script: its text, in this `language`.
     """
 
     id: str
@@ -318,18 +323,16 @@ class KnownFinding:
 
 @dataclass(frozen=True, slots=True)
 class SubjectCard:
-    """What a report says of a subject beside its verdicts.
+    """What a report says of a subject besides its verdicts.
 
-    defaults: parameters of its function that are none of attnspec's, or to which its adapter gives nothing, left at
-    their defaults ("block": "64").
-    refused: what it refuses ("grouped heads") and so has not promised, with its words.
-    lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
-    attnspec's own miniatures, which live in the judge's.
-    taken: the pairs of sizes and keywords that it can be put (`problems.size_plan`).  triples: the same of features.
-    sizes: those that it declares to be used at, which are tried beside what is drawn.
-    backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
-    passing_error: how large an error passes, in a sentence without its full stop; empty where nothing is quantised
-    inside.
+    defaults: parameters of its function that attnspec has no value for, which were left at their
+    defaults ("block": "64").  refused: what it refuses ("grouped heads"), with its words.
+    lives_in: python, numpy and device of its process; empty for attnspec's own implementations,
+    which live in the judge's process.  taken: the pairs of sizes and keywords that it takes
+    (`core.coverage`).  triples: the same for features.  sizes: those that it declares to be used
+    at, which are tried in addition.  backward: where its backward pass rounds, written as
+    `precision`; empty if no gradients are asked for.  passing_error: how large an error passes, as
+    a sentence without its full stop; empty if nothing is quantised inside.
     """
 
     BRIEF: ClassVar[frozenset[str]] = frozenset({"passing_error"})
@@ -361,7 +364,7 @@ class SubjectCard:
 
     @property
     def release(self) -> str:
-        """The library and its version: `torch 2.13.0`; empty of what belongs to no library."""
+        """The library and its version: `torch 2.13.0`; empty without a library."""
         return f"{self.library or self.distribution} {self.version}".strip()
 
 
@@ -377,7 +380,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
-    """Whether the failure is what the finding is about. What a list of known failures says of it counts for more."""
+    """Whether a finding explains a failure. An entry of a list of known failures decides first."""
     if outcome.finding:
         return outcome.finding == finding.id
     if outcome.dtype.value not in (finding.dtypes or (outcome.dtype.value,)):
@@ -390,12 +393,12 @@ def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
 
 
 def is_choice(finding: KnownFinding) -> bool:
-    """Whether the library documents that it does so: a convention then, and nothing broken."""
+    """Whether the library documents it as a choice, so that nothing is broken."""
     return finding.harm is Harm.DOCUMENTED_CHOICE
 
 
 def is_named(patterns: Sequence[str], clause: str) -> bool:
-    """Whether one of these ids, with * for any text, is the clause's; no patterns name all."""
+    """Whether an id, in which * stands for any text, is the clause's. No ids name all clauses."""
     return not patterns or any(fnmatch.fnmatchcase(clause, pattern) for pattern in patterns)
 
 
@@ -403,19 +406,18 @@ def _shows_symptom(seen: Seen, outcome: Outcome) -> bool:
     evidence = outcome.evidence
     if evidence is None or not is_named(seen.clauses, outcome.clause):
         return False
-    if bool(seen.exception) != (evidence.measured is None):
-        return False
-    told = (re.search(seen.exception, evidence.sentence) if seen.exception
-            else _is_measured_so(seen, evidence.measured))
-    return bool(told) and _is_such(seen, _read_case(evidence.recipe))
+    if evidence.measured:
+        fits = not seen.exception and _is_measured_so(seen, evidence.measured)
+    else:
+        fits = bool(seen.exception and re.search(seen.exception, evidence.sentence))
+    return fits and _is_such(seen, _read_case(evidence.recipe))
 
 
-def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
-    return measured is not None and (
-        _kind_of_value(measured.seen) in (seen.values or VALUE_KINDS)
-        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin,
-                                                                           seen.margin)
-        and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
+def _is_measured_so(seen: Seen, measured: Measured) -> bool:
+    return (_kind_of_value(measured.seen) in (seen.values or VALUE_KINDS)
+            and _is_at_most(measured.gap, seen.absolute_error)
+            and _is_at_most(measured.margin, seen.margin)
+            and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
 
 
 def _is_at_most(error: float, most: float, unit: float = 1.0) -> bool:
@@ -432,7 +434,7 @@ def _kind_of_value(seen: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A case as far as its recipe tells it: its keywords, its sizes, and the scale where one is given."""
+    """What a recipe says of its case: keywords, sizes, and the scale if one is given."""
 
     keywords: frozenset[str]
     sizes: Mapping[str, float]
@@ -441,8 +443,9 @@ class _Case:
 def _read_case(recipe: str) -> _Case:
     fields = dict(part.split("=", 1) for part in recipe.split(";") if "=" in part)
     sizes = {name: float(number) for name, number in lengths_in(recipe).items()}
-    scale = {"scale": float(fields["scale"])} if "scale" in fields else {}
-    return _Case(frozenset(filter(None, fields.get("with", "").split("+"))), {**sizes, **scale})
+    if "scale" in fields:
+        sizes["scale"] = float(fields["scale"])
+    return _Case(frozenset(filter(None, fields.get("with", "").split("+"))), sizes)
 
 
 def _is_such(seen: Seen, case: _Case) -> bool:
@@ -452,7 +455,7 @@ def _is_such(seen: Seen, case: _Case) -> bool:
 
 
 def _compares(comparison: str, sizes: Mapping[str, float]) -> bool:
-    """False where a size is not known."""
+    """Whether a comparison of sizes holds; no if a size is unknown."""
     found = COMPARISON.fullmatch(comparison)
     if not found:
         return False

@@ -1,6 +1,6 @@
-"""Reads records: files whose name ends in .gz or .xz are packed. An audit of 70 MB packs into 7 or 3 MB.
+"""Reads records, which are packed if their name ends in .gz or .xz.
 
-Hidden characters are shown in what consoles and pages tell.
+Hidden characters are made visible for consoles and pages.
 """
 
 from __future__ import annotations
@@ -50,30 +50,31 @@ PACKED_SUFFIXES = tuple(_PACKINGS)
 
 
 def read_text(path: Path) -> str:
-    """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
+    """The text of a record, without a last line that was cut off. Raises RecordError."""
     try:
-        written = path.read_bytes()
-        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED_SUFFIXES else written
+        content = path.read_bytes()
+        if path.suffix in PACKED_SUFFIXES:
+            content = _PACKINGS[path.suffix][1](content)
     # a packed file that was cut off ends too early
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
         raise RecordError(f"the record cannot be read: {why}.",
                           where=FileLocation(str(path))) from None
-    whole = whole[:whole.rfind(b"\n") + 1]
+    content = content[:content.rfind(b"\n") + 1]
     try:
-        return whole.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        line = whole.count(b"\n", 0, problem.start) + 1
-        raise BrokenLineError(f"this line is not UTF-8 text: byte 0x{whole[problem.start]:02x} cannot be read.",
-                              where=FileLocation(str(path), line)) from None
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise BrokenLineError(f"this line is not UTF-8 text: byte 0x{content[problem.start]:02x} "
+                              "cannot be read.", where=FileLocation(str(path), line)) from None
 
 
 def pack_text(path: Path, text: str) -> bytes:
     """Packs a text as the name of its file says; the same text gives the same bytes."""
-    written = text.encode("utf-8")
+    content = text.encode("utf-8")
     if path.suffix in PACKED_SUFFIXES:
-        return _PACKINGS[path.suffix][0](written)
-    return written
+        return _PACKINGS[path.suffix][0](content)
+    return content
 
 
 def unpacked_name(path: Path) -> Path:
@@ -107,15 +108,16 @@ class DuplicateItemError(RecordError):
 
 
 class DamagedRecordError(RecordError):
-    """The last line counts other outcomes than the lines before it hold."""
+    """The last line counts other outcomes than the lines before it have."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run, read back. `unfinished` are the items that were on trial when the record ends.
+    """A run, as its record has it.
 
-    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`, a ranking `ranks`; an
-    audit has `probes` beside them.
+    unfinished: items that were begun and have no outcome. In place of outcomes, a measurement of
+    power has puts, a campaign for false alarms blocks, and a ranking ranks; an audit also has
+    probes.
     """
 
     header: RunStarted
@@ -130,7 +132,7 @@ class RunRecord:
 
     @property
     def finished_count(self) -> int:
-        """How many items came to an end, of whatever kind."""
+        """How many items of any kind were finished."""
         return sum(map(len, (self.outcomes, self.puts, self.blocks, self.probes, self.ranks)))
 
     @property
@@ -140,7 +142,7 @@ class RunRecord:
 
     @property
     def measures_attnspec(self) -> bool:
-        """Whether this is a measurement of power or a campaign for false alarms, and judges no implementation."""
+        """Whether this measures attnspec itself: its power or its false alarms."""
         return bool(self.puts or self.blocks or self.header.rules)
 
     @property
@@ -150,12 +152,12 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a file of JSON Lines. Raises a RecordError that names the file and the line."""
+    """Reads the record of one run. Raises a RecordError that names the file and the line."""
     return assemble_record(read_events(path), str(path))
 
 
 def read_records(path: Path) -> tuple[RunRecord, ...]:
-    """The records in a file: one, or those that `attnspec combine` joined, one run after the other.
+    """Reads the runs of a file: one, or those that `attnspec combine` joined.
 
     Raises a RecordError that names the file and the line.
     """
@@ -168,13 +170,13 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
 
 
 def read_events(path: Path) -> Iterator[Located]:
-    """Every event of a file of JSON Lines, packed or not, with its place. Raises RecordError."""
+    """Yields every event of a file with its place. Raises RecordError."""
     return _read_located_events(read_text(path), str(path))
 
 
 def _read_located_events(text: str, file: str) -> Iterator[Located]:
     lines = text.split("\n")
-    # What follows the last line feed was cut off in mid-write: one event is lost, and the run was interrupted.
+    # what follows the last line feed was cut off while it was written, and the run was interrupted
     for number, line in enumerate(lines[:-1], start=1):
         where = FileLocation(file, number)
         try:
@@ -184,20 +186,20 @@ def _read_located_events(text: str, file: str) -> Iterator[Located]:
 
 
 def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
-    """The record of a stream of events, each with its place."""
+    """Makes a record of events with their places. Raises RecordError."""
     stream = iter(events)
     header = _read_header(stream, file)
-    found = _RunSoFar()
+    run = _RunSoFar()
     for where, event in stream:
-        found.take(event, where)
+        run.take(event, where)
         if isinstance(event, RunFinished):
-            _check_totals(found, where)
-    return found.record(header)
+            _check_totals(run, where)
+    return run.record(header)
 
 
 @dataclass(slots=True)
 class _RunSoFar:
-    """What was read so far."""
+    """What was read of a run so far."""
 
     cards: dict[str, SubjectKnown] = field(default_factory=dict)
     started: dict[Key, ItemStarted] = field(default_factory=dict)
@@ -210,20 +212,18 @@ class _RunSoFar:
         return tuple(event.outcome for event in self.of_kind(ItemFinished))
 
     def of_kind(self, kind: type[T]) -> tuple[T, ...]:
-        """Lists what ended in an event of this kind."""
+        """Lists the jobs that ended in an event of this kind."""
         return tuple(event for event in self.done.values() if isinstance(event, kind))
 
     def record(self, header: RunStarted) -> RunRecord:
-        """The record, with the items on trial that have no outcome yet."""
+        """Makes the record, with the items that were begun and have no outcome."""
         unfinished = tuple(event for key, event in self.started.items() if key not in self.done)
         return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer,
-                         unfinished,
-                         self.of_kind(SubjectPut), self.of_kind(BlockJudged),
-                         self.of_kind(SubjectProbed),
-                         self.of_kind(KernelRanked))
+                         unfinished, self.of_kind(SubjectPut), self.of_kind(BlockJudged),
+                         self.of_kind(SubjectProbed), self.of_kind(KernelRanked))
 
     def take(self, event: Event, where: FileLocation) -> None:
-        """Take one event after the header. Raises DuplicateItemError."""
+        """Takes one event after the header. Raises DuplicateItemError."""
         match event:
             case SubjectKnown(card=card):
                 _check_pairs(card.taken, where)
@@ -248,52 +248,52 @@ class _RunSoFar:
         self.done[key] = event
 
 
-def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
-    """Raise DamagedRecordError where verdicts were lost or changed after they were counted. A measurement of power, a
-    campaign and a ranking count something else.
+def _check_totals(run: _RunSoFar, where: FileLocation) -> None:
+    """Raise DamagedRecordError if verdicts were lost or changed after they were counted.
+
+    Records of power, campaigns and rankings count something else.
     """
-    counted = {} if found.footer is None else found.footer.counts
-    if not counted or any(map(found.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
+    expected = {} if run.footer is None else run.footer.counts
+    if not expected or any(map(run.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
         return
-    held = Counter(each.verdict.value for each in found.outcomes)
-    words = [word
-             for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
-    if words and (found.outcomes or not found.done):
-        told = ", ".join(f"{counted.get(word, 0)} {word}, where the lines before it have {held[word]}"
-                         for word in words)
-        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. "
-                                 "Lines were lost or changed "
-                                 "after the run; judge again, or take the file from where it was written.",
-                                 where=where)
+    counts = Counter(each.verdict.value for each in run.outcomes)
+    differences = [f"{expected.get(word, 0)} {word}, where the lines before it have {counts[word]}"
+                   for word in (each.value for each in Verdict)
+                   if expected.get(word, 0) != counts[word]]
+    if differences and (run.outcomes or not run.done):
+        raise DamagedRecordError(f"the record is damaged: its last line counts {', '.join(differences)}. "
+                                 "Lines were lost or changed after the run; judge again, or take the "
+                                 "file from where it was written.", where=where)
 
 
 def _check_pairs(written: str, where: FileLocation) -> None:
-    """Raise BrokenLineError for pairs of sizes and keywords that nobody can read."""
+    """Raise BrokenLineError for a text that holds no pairs of sizes and keywords."""
     try:
         read_pairs(written)
     except ValueError:
         raise BrokenLineError(f"{quote_value(written)} stands for no pairs of sizes and keywords: "
-                              "it is not base85 text.",
-                              where=where) from None
+                              "it is not base85 text.", where=where) from None
 
 
 def _read_header(stream: Iterator[Located], file: str) -> RunStarted:
     first = next(stream, None)
     if first is None:
-        raise EmptyRecordError("the record holds no whole line: its run ended before it began, or it was cut off.",
-                               where=FileLocation(file))
+        raise EmptyRecordError("the record holds no whole line: its run ended before it began, or it "
+                               "was cut off.", where=FileLocation(file))
     where, event = first
     if not isinstance(event, RunStarted):
         raise MissingHeaderError("a record starts with an event 'run_started'.", where=where)
     if event.format != RECORD_FORMAT:
-        raise UnknownFormatError(
-            f"the record has format {event.format}, and this version of attnspec reads format {RECORD_FORMAT}.",
-            where=where)
+        raise UnknownFormatError(f"the record has format {event.format}, and this version of attnspec "
+                                 f"reads format {RECORD_FORMAT}.", where=where)
     return event
 
 
 def show_hidden(thing: T) -> T:
-    """The same with every text in it as `characters.escape_hidden` shows it; the very same where nothing is hidden."""
+    """Makes hidden characters visible in all texts of an object.
+
+    Returns the same object if there are none.
+    """
     shown: T = _with_visible_text(thing)
     return shown
 
@@ -311,25 +311,26 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
         parts = [_with_visible_text(each) for each in thing]
         return thing if _are_same(parts, thing) else type(thing)(parts)
     if isinstance(thing, Mapping):
-        shown = {_with_visible_text(key): _with_visible_text(value)
-                 for key, value in thing.items()}
-        is_same = (_are_same(shown.keys(), thing.keys()) and _are_same(shown.values(),
-                                                                       thing.values()))
-        return thing if is_same else shown
+        keys, values = ([_with_visible_text(each) for each in some]
+                        for some in (thing.keys(), thing.values()))
+        is_same = _are_same(keys, thing.keys()) and _are_same(values, thing.values())
+        return thing if is_same else dict(zip(keys, values, strict=True))
+    changes = {}
     kind: type = type(thing)
-    shown = {name: _with_visible_text(getattr(thing, name)) for name in _field_names(kind)}
-    changed = {name: new for name, new in shown.items() if new is not getattr(thing, name)}
-    return dataclasses.replace(thing, **changed) if changed else thing
+    for name in _field_names(kind):
+        value = getattr(thing, name)
+        visible = _with_visible_text(value)
+        if visible is not value:
+            changes[name] = visible
+    return dataclasses.replace(thing, **changes) if changes else thing
 
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass; none of anything else."""
     if dataclasses.is_dataclass(kind):
         return tuple(each.name for each in dataclasses.fields(kind))
     return ()
 
 
 def _are_same(new: Iterable[object], old: Iterable[object]) -> bool:
-    """Whether each is the very same object as the one in its place."""
     return all(one is other for one, other in zip(new, old, strict=True))

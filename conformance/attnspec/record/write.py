@@ -1,7 +1,7 @@
-"""Writes a record: one line an event, flushed at once, so that nothing that happened is lost with the process.
+"""Writes records, one line an event, each flushed at once so that a dead process loses nothing.
 
-A campaign goes on in its own record; records of several environments are combined into one, and those of a run's shards
-if all parts are there and no part of another; what came from many workers is put in the order of its plan.
+It also resumes records, combines those of several environments, or of all shards of a run, and
+sorts what many workers wrote into the order of the plan.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ from attnspec.record.events import (
 from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_events, read_record, read_records
 
 Group = tuple[str, str]
-"""A subject and a dtype: what stays together, since its clauses share a process and remembered answers."""
+"""A subject and a dtype: its clauses share a process and remembered answers, so they stay together."""
 
-_PLAN_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (),
-                                   "baseline": "", "python": "",
-                                      "host": ""}
-"""What of a plan are places, which differ between machines; the digest of the spec covers the clauses."""
+_PLAN_PLACES: Mapping[str, Any] = {
+    "implementations": (), "spec": "", "spec_add": (), "baseline": "", "python": "", "host": ""}
+"""Fields of a plan that are places, which differ between machines, with a value for all machines."""
 
-DIGEST_DIGITS = 16
-"""Of the digest of a plan."""
+DIGEST_DIGITS = 16  # of a plan
 
 Part = tuple[Path, Shard]
 
@@ -57,15 +55,14 @@ class ShardsError(RecordError):
 
 
 def plan_digest(plan: Plan, spec_digest: str, shares: Sequence[Sequence[Group]]) -> str:
-    """Digests what the shards of one run have in common on any machine: plan, spec, and who does what."""
-    said = encode(replace(plan, **_PLAN_PLACES))
-    text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]],
-                      sort_keys=True)
+    """Digests what the shards of one run share on any machine: plan, spec, and who does what."""
+    facts = [encode(replace(plan, **_PLAN_PLACES)), spec_digest, encode(shares)]
+    text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
-    """Raise ShardsError where not every run that was divided is there with all its parts, each once."""
+    """Raise ShardsError unless every divided run is there with each of its parts, once."""
     runs: dict[str, list[Part]] = {}
     for path, header in headers:
         if header.shard:
@@ -84,45 +81,43 @@ def _check_once(parts: Sequence[Part]) -> None:
     for path, shard in parts:
         if shard in places:
             raise ShardsError(f"this is shard {shard} of a run, and so is {places[shard]}. "
-                              "Leave one of them out.",
-                              where=FileLocation(str(path)))
+                              "Leave one of them out.", where=FileLocation(str(path)))
         places[shard] = path
 
 
 def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
-    """What to say where no other run explains it."""
+    """The error for a run that lacks parts."""
     path, first = parts[0]
-    there = {shard.index for _, shard in parts}
-    left = [f"{index}/{first.count}" for index in range(1, first.count + 1) if index not in there]
-    are = "is" if len(left) == 1 else "are"
-    return ShardsError(f"this is shard {first} of a run, of which {_join_names(left)} {are} "
-                       "missing. Join the records "
-                       "of all shards.", where=FileLocation(str(path)))
+    missing = set(range(1, first.count + 1)) - {shard.index for _, shard in parts}
+    names = _join_names([f"{index}/{first.count}" for index in sorted(missing)])
+    are = "is" if len(missing) == 1 else "are"
+    return ShardsError(f"this is shard {first} of a run, of which {names} {are} missing. Join the "
+                       "records of all shards.", where=FileLocation(str(path)))
 
 
 def _foreign_part_error(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
-    """The part that stands most alone, beside one of the others."""
+    """The error for parts of several runs, about the run with the fewest parts."""
     stray = min(broken, key=lambda digest: len(runs[digest]))
     other = next(digest for digest in runs if digest != stray)
-    [(path, shard), *_], [(beside, fellow), *_] = runs[stray], runs[other]
-    return ShardsError(f"this is shard {shard} of the run {stray}, but {beside} is shard {fellow} "
-                       f"of the run {other}: "
-                       "their options, timings, subjects or clauses differ. "
-                       "Judge all shards by one command.",
-                       where=FileLocation(str(path)))
+    [(path, shard), *_], [(other_path, other_shard), *_] = runs[stray], runs[other]
+    return ShardsError(f"this is shard {shard} of the run {stray}, but {other_path} is shard {other_shard} of "
+                       f"the run {other}: their options, timings, subjects or clauses differ. "
+                       "Judge all shards by one command.", where=FileLocation(str(path)))
 
 
 def _join_names(names: Sequence[str], most: int = 5) -> str:
     shown = list(names[:most])
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    *first, last = [*shown, *more]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    *first, last = shown
     return f"{', '.join(first)} and {last}" if first else last
 
 
 class WriteMode(enum.Enum):
-    """What a run does with a file of the name: replaces it, demands that there is none, or goes on in it.
+    """What a run does with a file of the record's name.
 
-    A run that goes on keeps the header of the one before it: a record has one, and one footer.
+    REPLACE: replaces it.  NEW: demands that there is none.  GO_ON: appends to it, and keeps its
+    header.
     """
 
     REPLACE = "replace"
@@ -136,9 +131,10 @@ _FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT,
 
 
 class RecordWriter:
-    """A handler that writes JSON Lines to a file, which nobody else can write to meanwhile. Folders are made.
+    """A handler that writes JSON Lines to a file, and locks it meanwhile. Makes its folder.
 
-    A run that is refused before its first line leaves what was there: nothing, or the record of an earlier run.
+    A run that is refused before its first line leaves what was there: nothing, or an earlier
+    record.
     """
 
     def __init__(self, path: Path, mode: WriteMode = WriteMode.REPLACE) -> None:
@@ -149,7 +145,7 @@ class RecordWriter:
         self._is_made_here = False
 
     def start(self) -> None:
-        """Opens the file. Raises UsageError where that is impossible, or another run writes to it."""
+        """Opens the file. Raises UsageError if it cannot, or another run writes to it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._is_made_here = not self._path.exists()
@@ -161,7 +157,7 @@ class RecordWriter:
             raise cannot_write(self._path, "record", problem) from None
 
     def _claim_file(self, descriptor: int) -> None:
-        """Make the file this run's; a pipe or a device is nobody's."""
+        """Locks the file for this run."""
         try:
             lock_file(descriptor, self._path)
         except UsageError:
@@ -170,15 +166,15 @@ class RecordWriter:
             raise
 
     def handle(self, event: Event) -> None:
-        """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
-        if isinstance(event, SubjectCompiles):
+        """Appends one line. If that fails, nothing more is written."""
+        if isinstance(event, SubjectCompiles) or self._problem is not None:
             return
-        if self._problem is None and not (self._mode is WriteMode.GO_ON
-                                          and isinstance(event, RunStarted)):
-            self._append(f"{to_line(event)}\n".encode())
+        if self._mode is WriteMode.GO_ON and isinstance(event, RunStarted):
+            return
+        self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
-        """Closes the file. Raises UsageError if not all could be written; what was, can be read."""
+        """Closes the file. Raises UsageError if not all could be written."""
         if self._descriptor is not None:
             if self._is_made_here and not self._lines and self._problem is None:
                 self._path.unlink(missing_ok=True)
@@ -192,8 +188,9 @@ class RecordWriter:
         descriptor = self._descriptor
         if descriptor is None:
             raise ValueError("the record was not opened, or is closed already")
+        is_first = not self._lines and self._mode is not WriteMode.GO_ON
         try:
-            if not self._lines and self._mode is not WriteMode.GO_ON and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if is_first and stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
             while line:
                 line = line[os.write(descriptor, line):]
@@ -209,7 +206,7 @@ class StreamWriter(Handler):
         self._stream = stream
 
     def handle(self, event: Event) -> None:
-        """Write one line."""
+        """Writes one line."""
         if isinstance(event, SubjectCompiles):
             return
         self._stream.write(f"{to_line(event)}\n")
@@ -217,7 +214,7 @@ class StreamWriter(Handler):
 
 
 def lock_file(descriptor: int, path: Path) -> None:
-    """Keep others from writing to the file, until it is closed. Raises UsageError if somebody is at it already."""
+    """Locks a file until it is closed. Raises UsageError if another run has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -228,17 +225,18 @@ def lock_file(descriptor: int, path: Path) -> None:
 
 
 def reopen_record(path: Path, without: Collection[str] = ()) -> RunRecord:
-    """The record, rewritten so that more can be appended: the header, known subjects, blocks judged, subjects put and
-    kernels ranked.
+    """Rewrites a record so that more can be appended, and returns it.
 
-    Left out are the footer, what was lost, a last line that was cut off, and the kernels of these ids. The old file
-    stands until the new one is complete. Raises RecordError, and UsageError for a file that cannot be written, or to
-    which another run writes.
+    It keeps the header, known subjects, blocks, puts and kernels, but not the footer, what was
+    lost, a last line that was cut off, and the kernels of `without`. The old file stays until the
+    new one is complete. Raises RecordError, and UsageError for a file that cannot be written or is
+    locked.
     """
     record = read_record(path)
     with path.open("rb") as file:
         lock_file(file.fileno(), path)
-        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept_events(record, without)), "record")
+        text = "".join(f"{to_line(event)}\n" for event in _kept_events(record, without))
+        write_whole(path, text, "record")
     return read_record(path)
 
 
@@ -255,22 +253,22 @@ _MACHINE_FACTS = frozenset({"workers", "cpus", "threads"})
 
 
 class MismatchedSpecError(RecordError):
-    """Two records were made by different laws."""
+    """Two records were made with different specs."""
 
 
 def combine_records(paths: Sequence[Path], out: Path, *,
                     retold: Callable[[Event], Event] | None = None,
                     ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
-    """Write the records into one file, which `read_records` reads.
+    """Writes records into one file, which `read_records` reads.
 
-    retold: each event as it is to be written.  ended: the footer of the part that an interrupted run has finished;
-    where it is given, the subjects that such a run has not finished are left out.
-    Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
-    `out` cannot be written. A file that is there already stays as it was until the new one is complete.
+    retold: changes each event.  ended: makes the footer for the finished part of an interrupted
+    run; if it is given, the unfinished subjects of such a run are left out. Raises RecordError for
+    a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError if `out`
+    cannot be written. An existing file stays until the new one is complete.
     """
-    lines = [to_line(retold(event) if retold else event)
-             for event in _events_of_files(paths, ended)]
-    write_whole(out, pack_text(out, "".join(f"{line}\n" for line in lines)), "record")
+    events = _events_of_files(paths, ended)
+    text = "".join(f"{to_line(event)}\n" for event in (map(retold, events) if retold else events))
+    write_whole(out, pack_text(out, text), "record")
 
 
 def _events_of_files(paths: Sequence[Path],
@@ -292,53 +290,59 @@ def _events_of_files(paths: Sequence[Path],
 def _finished_part(path: Path, record: RunRecord, joint: _JointRecord,
                    ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
-    """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
+    """Yields the events of those subjects of an interrupted run whose items are all finished."""
     done = Counter([*(each.subject for each in record.outcomes),
                     *(each.subject for each in record.probes)])
     whole = {subject: planned
              for subject, planned in record.header.planned.items() if done[subject] == planned}
     for where, event in read_events(path):
-        if isinstance(event, RunStarted):
-            joint.take(event, where)
-            yield replace(event, planned=whole, items=sum(whole.values()))
-        elif isinstance(event, SubjectKnown | ItemFinished | SubjectProbed) and (
-                event.card.id if isinstance(event, SubjectKnown) else key_of(event)[0]) in whole:
+        match event:
+            case RunStarted():
+                joint.take(event, where)
+                yield replace(event, planned=whole, items=sum(whole.values()))
+                continue
+            case SubjectKnown():
+                subject = event.card.id
+            case ItemFinished() | SubjectProbed():
+                subject = key_of(event)[0]
+            case _:
+                continue
+        if subject in whole:
             joint.take(event, where)
             yield event
-    yield ended(replace(record,
-                        outcomes=tuple(each for each in record.outcomes if each.subject in whole)))
+    outcomes = tuple(each for each in record.outcomes if each.subject in whole)
+    yield ended(replace(record, outcomes=outcomes))
 
 
 @dataclass(slots=True)
 class _JointRecord:
-    """What was read so far: the law, and where everything was judged."""
+    """What was read so far: the spec's digest, and where every item was judged."""
 
     law: tuple[str, FileLocation] | None = None
     environment: frozenset[tuple[str, str]] = frozenset()
     judged: dict[tuple[object, ...], FileLocation] = field(default_factory=dict)
 
     def take(self, event: Event, where: FileLocation) -> None:
-        """Take one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
+        """Takes one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
         if isinstance(event, RunStarted):
             self._hold_to(event.spec_digest, where)
-            self.environment = frozenset(pair for pair in event.environment.items() if pair[0] not in _MACHINE_FACTS)
+            self.environment = frozenset(pair for pair in event.environment.items()
+                                         if pair[0] not in _MACHINE_FACTS)
         elif isinstance(event, Done):
             self._enter(event, where)
 
     def _hold_to(self, digest: str, where: FileLocation) -> None:
         known, place = self.law = self.law or (digest, where)
         if digest != known:
-            raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, "
-                                      f"and {place.file} by {known[:12]}. "
-                                      "Judge both by the same spec.",
+            raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, and {place.file} by "
+                                      f"{known[:12]}. Judge both by the same spec.",
                                       where=FileLocation(where.file))
 
     def _enter(self, event: Done, where: FileLocation) -> None:
         key = (*key_of(event), self.environment)
         if key in self.judged:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "
-                                     f"{self.judged[key]} already. Leave one of the records out.",
-                                     where=where)
+                                     f"{self.judged[key]} already. Leave one of the records out.", where=where)
         self.judged[key] = where
 
 
@@ -346,10 +350,11 @@ Position: TypeAlias = tuple[float, int]
 
 
 def put_in_order(path: Path, done: Sequence[Done]) -> None:
-    """Rewrite the record as one worker would have written it: jobs in this order, a subject's card after its first job
-    has begun. What the record had before stays in front. A pipe or a device is left alone.
+    """Rewrites the record in the order in which one worker would have written it.
 
-    Raises RecordError, and UsageError where the file cannot be written; then it stays as it was.
+    Jobs come in the order of `done`, a subject's card after the start of its first job, and what
+    the record had before stays in front. A pipe or a device is left alone. Raises RecordError, and
+    UsageError if the file cannot be written, which then stays as it was.
     """
     if not path.is_file():
         return

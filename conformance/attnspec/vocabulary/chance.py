@@ -33,8 +33,8 @@ from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.observables import (
     LOOKS,
     by_definition,
+    compare,
     expectations,
-    keep,
     look_at,
     measure,
     nothing,
@@ -64,10 +64,8 @@ def _agree_typically(scene: Scene, run: str, false_alarm: float, *, what: str) -
     truth, _, claimed = LOOKS["output"].define(expected, scene)
     allowance = expected.typical_allowance(false_alarm / scene.cases)
     output = observe(scene, run, "output").array
-    result = measure("agrees_typically", output, truth, allowance, claimed,
-                     what=f"{what}, if rounding errors are independent")
-    return keep(scene, result, seen_of("output", run, output), by_definition("output", run, truth),
-                (allowance, claimed))
+    return compare(scene, "agrees_typically", seen_of("output", run, output), by_definition("output", run, truth),
+                   (allowance, claimed), what=f"{what}, if rounding errors are independent")
 
 
 def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:

@@ -398,7 +398,7 @@ QUANTITIES: Mapping[str, str] = {
 """What a reader calls what is observed."""
 
 
-def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
+def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array | bool,
             *, what: str, first_row: int = 0) -> Measured:
     """Compares entries with what is expected, within an allowance, where that is claimed; any
     shape.
@@ -487,6 +487,10 @@ def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True
                    first_row=first_row)
 
 
+Leeway = tuple[Array | float, Array | bool]
+"""How far apart two sides may be, and where that is claimed: any shape, broadcast to what is seen."""
+
+
 def of_run(observed: str, run: str, array: Array) -> Side:
     """The side of a comparison that a run shows, any shape."""
     return Side(f"{QUANTITIES[observed]} of `{run}`", run, array)
@@ -502,14 +506,9 @@ def by_definition(observed: str, run: str, array: Array) -> Side:
     return Side(f"{QUANTITIES[observed]} by definition", run, array)
 
 
-def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: tuple[Array | float, Array | bool], *,
+def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: Leeway, *,
          observed: str = "output", first_row: int = 0) -> Measured:
-    """The result, as it is. If the scene keeps what is compared, it keeps the sides of the worst
-    result.
-
-    bound: how far apart they may be, and where that is claimed; of any shape, broadcast to that of
-    what is seen.
-    """
+    """The result, as it is. If the scene keeps what is compared, it keeps the worst one's sides."""
     if scene.kept is None or (scene.kept and scene.kept[0].margin >= result.margin):
         return result
     shape, (allowance, claims) = seen.array.shape, bound
@@ -523,6 +522,20 @@ def keep(scene: Scene, result: Measured, seen: Side, expected: Side, bound: tupl
     whole = replace(expected, array=np.broadcast_to(expected.array, shape))
     scene.kept[:] = [Compared(result.margin, index, axes, seen, whole, claimed, wrong, first_row)]
     return result
+
+
+def compare(scene: Scene, relation: str, seen: Side, expected: Side, bound: Leeway, *, what: str,
+            observed: str = "output") -> Measured:
+    """Compares two sides as `measure` does, and keeps them as `keep` does."""
+    return keep(scene, measure(relation, seen.array, expected.array, *bound, what=what), seen, expected, bound,
+                observed=observed)
+
+
+def compare_exactly(scene: Scene, relation: str, seen: Side, expected: Side, claimed: Array, *, what: str,
+                    observed: str = "output") -> Measured:
+    """Compares two sides for equality as `equal` does, and keeps them as `keep` does."""
+    return keep(scene, equal(relation, seen.array, expected.array, claimed, what=what), seen, expected, (0.0, claimed),
+                observed=observed)
 
 
 def visible(scene: Scene, run: str) -> Array:

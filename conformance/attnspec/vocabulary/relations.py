@@ -28,6 +28,8 @@ from attnspec.vocabulary.observables import (
     averaged_allowance,
     by_definition,
     claimed_of_both,
+    compare,
+    compare_exactly,
     empty_rows,
     equal,
     keep,
@@ -57,11 +59,12 @@ Parts = tuple[Array, Array, Array, Array]
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The observed array equals the definition's, within the rounding that the subject declares."""
     seen = look_at(scene, run, observe)
-    result = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
+    bound = seen.allowance, seen.claimed
+    result = measure("agrees_with_definition", seen.array, seen.truth, *bound,
                      what=f"{observe} against the definition in higher precision")
     if scene.kept is not None:  # it is to be drawn
-        keep(scene, result, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
-             (seen.allowance, seen.claimed), observed=observe)
+        keep(scene, result, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth), bound,
+             observed=observe)
     return replace(result, readings=(SCREENED,)) if seen.is_screened else result
 
 
@@ -120,10 +123,8 @@ def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: O
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
     _comparable((whole, prefix), [_rows(one.truth, rows_through), two.truth])
     bound = allowance + two.allowance, claimed & two.claimed
-    result = measure("agree_on_prefix", array, two.array, *bound,
-                     what=f"the first rows of {whole} should be those of {prefix}")
-    return keep(scene, result, of_run(observe, whole, array), of_run(observe, prefix, two.array), bound,
-                observed=observe)
+    return compare(scene, "agree_on_prefix", of_run(observe, whole, array), of_run(observe, prefix, two.array), bound,
+                   what=f"the first rows of {whole} should be those of {prefix}", observed=observe)
 
 
 def _raw(scene: Scene, run: str, name: str) -> Array:
@@ -142,23 +143,21 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
     """The arrays of two runs add up to the array of a third, within rounding."""
     one, two, both = (look_at(scene, run, observe) for run in (*runs, to))
     _comparable((*runs, to), [one.truth, two.truth, both.truth])
-    slack = one.allowance + two.allowance + both.allowance
-    bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
-    result = measure("adds_up", total, both.array, *bound,
-                     what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}")
-    return keep(scene, result, replace(of_run(observe, f"{runs[0]}` + `{runs[1]}", total), run=to),
-                of_run(observe, to, both.array), bound, observed=observe)
+    total = of_run(observe, f"{runs[0]}` + `{runs[1]}", one.array + two.array)
+    bound = one.allowance + two.allowance + both.allowance, one.claimed & two.claimed & both.claimed
+    return compare(scene, "adds_up", replace(total, run=to), of_run(observe, to, both.array), bound,
+                   what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}", observed=observe)
 
 
 def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: Observable) -> Measured:
     """The array of one run is a multiple of the array of another, within rounding."""
     one, other = look_at(scene, run, observe), look_at(scene, of, observe)
     _comparable((run, of), [one.truth, other.truth])
-    bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
-    result = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
-    multiple = of_run(observe, of, times)
-    return keep(scene, result, of_run(observe, run, one.array),
-                replace(multiple, name=f"{by:g} times the {multiple.name}"), bound, observed=observe)
+    bound = one.allowance + abs(by) * other.allowance, one.claimed & other.claimed
+    times = of_run(observe, of, by * other.array)
+    return compare(scene, "is_multiple", of_run(observe, run, one.array),
+                   replace(times, name=f"{by:g} times the {times.name}"), bound,
+                   what=f"{run} should be {by:g} times {of} in {observe}", observed=observe)
 
 
 def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -206,11 +205,9 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
         allowance = averaged_allowance(np.ones_like(allowance), allowance, scene)
     claimed = np.asarray(seen.claimed.any(axis=-1))
     sums = np.asarray(seen.array.sum(axis=-1))
-    result = measure("sums_to_one", sums, np.ones(()), allowance, claimed,
-                     what=f"rows of {observe} should sum to one")
     name = f"row sums of the {seen_of(observe, run, sums).name}"
-    return keep(scene, result, Side(name, run, sums), Side(f"{name}, which are 1", run, np.ones(())),
-                (allowance, claimed), observed=observe)
+    return compare(scene, "sums_to_one", Side(name, run, sums), Side(f"{name}, which are 1", run, np.ones(())),
+                   (allowance, claimed), what=f"rows of {observe} should sum to one", observed=observe)
 
 
 def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -236,11 +233,9 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     low, high = stored_hull(scene.problem(run), scene.conventions, scene.evaluator.precision)
     largest = np.maximum(1, np.maximum(np.abs(low), np.abs(high)))
     slack = np.fmin(_allowance_of_ones(scene, run) * largest, seen.allowance)
-    inside = np.clip(seen.array, low, high)
-    result = measure("inside_hull", seen.array, inside, slack, seen.claimed,
-                     what="output should lie between the least and the greatest visible value")
-    return keep(scene, result, seen_of("output", run, seen.array),
-                Side("output, between the least and the greatest visible value", run, inside), (slack, seen.claimed))
+    inside = Side("output, between the least and the greatest visible value", run, np.clip(seen.array, low, high))
+    return compare(scene, "inside_hull", seen_of("output", run, seen.array), inside, (slack, seen.claimed),
+                   what="output should lie between the least and the greatest visible value")
 
 
 def _allowance_of_ones(scene: Scene, run: str) -> Array:
@@ -306,12 +301,11 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     base, worst = look_at(scene, run, observe), nothing("variants_agree", "no variant could be judged")
     for name, evaluator in variants.items():
         other = look_at(scene.before_evaluator(evaluator), run, observe)
-        slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
-        result = measure("variants_agree", other.array, base.array, slack, claimed,
-                         what=f"{observe} with {name} should be that without")
-        shown = seen_of(observe, run, other.array)
-        keep(scene, result, replace(shown, name=f"{shown.name} with `{name}`"),
-             Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
+        bound = base.allowance + other.allowance, claimed_of_both(base, other)
+        quantity = seen_of(observe, run, other.array).name
+        result = compare(scene, "variants_agree", Side(f"{quantity} with `{name}`", run, other.array),
+                         Side(f"{quantity} without it", run, base.array), bound,
+                         what=f"{observe} with {name} should be that without", observed=observe)
         worst = result if result.margin > worst.margin or not worst.claimed else worst
     return worst
 
@@ -340,10 +334,9 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
     slack = (shares[0] + moved)[..., None] * first.allowance + (shares[1] + moved)[..., None] * second.allowance
     slack = slack + moved[..., None] * np.abs(first.array - second.array) + whole.allowance
     claimed = whole.claimed & first.claimed & second.claimed
-    result = measure("merges", merged, whole.array, slack, claimed,
-                     what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
-    return keep(scene, result, Side("output of the parts, merged", to, merged),
-                Side("output of all keys", to, whole.array), (slack, claimed))
+    return compare(scene, "merges", Side("output of the parts, merged", to, merged),
+                   Side("output of all keys", to, whole.array), (slack, claimed),
+                   what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
 
 
 def _to_base_e(scene: Scene, seen: ObservedRun) -> ObservedRun:
@@ -365,11 +358,11 @@ def lse_merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> 
     """The log-sum-exp of all keys is the log-sum-exp of those of two parts."""
     one, other, whole = (_to_base_e(scene, look_at(scene, run, "lse")) for run in (*parts, to))
     merged = np.logaddexp(one.array, other.array)
-    slack, claimed = np.maximum(one.allowance, other.allowance) + whole.allowance, one.claimed & other.claimed
-    result = measure("lse_merges", merged, whole.array, slack, claimed & whole.claimed,
-                     what=f"the log-sum-exps of {parts[0]} and {parts[1]} should give that of {to}")
-    return keep(scene, result, Side("log-sum-exp of the parts, merged", to, merged),
-                Side("log-sum-exp of all keys", to, whole.array), (slack, claimed & whole.claimed), observed="lse")
+    slack = np.maximum(one.allowance, other.allowance) + whole.allowance
+    claimed = one.claimed & other.claimed & whole.claimed
+    return compare(scene, "lse_merges", Side("log-sum-exp of the parts, merged", to, merged),
+                   Side("log-sum-exp of all keys", to, whole.array), (slack, claimed),
+                   what=f"the log-sum-exps of {parts[0]} and {parts[1]} should give that of {to}", observed="lse")
 
 
 def lse_has_its_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -401,12 +394,11 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     name = called_there(form, lift)
     other = look_at(scene.before_evaluator(scene.evaluator.form_evaluator(form)), run, observe)
     base = look_at(scene, run, observe)
-    slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
-    result = measure("form_agrees", other.array, base.array, slack, claimed,
-                     what=f"{observe} by {name} should be that without")
-    shown = seen_of(observe, run, other.array)
-    return keep(scene, result, Side(f"{shown.name} by `{name}`", run, other.array),
-                Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
+    bound = base.allowance + other.allowance, claimed_of_both(base, other)
+    quantity = seen_of(observe, run, other.array).name
+    return compare(scene, "form_agrees", Side(f"{quantity} by `{name}`", run, other.array),
+                   Side(f"{quantity} without it", run, base.array), bound,
+                   what=f"{observe} by {name} should be that without", observed=observe)
 
 
 def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName = ORIGINAL) -> Measured:
@@ -458,7 +450,7 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A query that sees no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    empty = _rows_without_keys(scene, problem)
     answer = of_hidden_rows(scene.conventions, problem.given)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "every row sees a key" if answer != UNDEFINED else "the convention is undefined")
@@ -466,9 +458,15 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     if answer == "uniform":
         return _mean_of_all_values(scene, run, output, empty)
     wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
-    result = equal(name, output, wanted, empty[..., None], what=f"rows that see no key should be {answer}")
-    return keep(scene, result, seen_of("output", run, output),
-                Side(f"output, {answer} in rows that see no key", run, wanted), (0.0, empty[..., None]))
+    return compare_exactly(scene, name, seen_of("output", run, output),
+                           Side(f"output, {answer} in rows that see no key", run, wanted), empty[..., None],
+                           what=f"rows that see no key should be {answer}")
+
+
+def _rows_without_keys(scene: Scene, problem: Problem) -> Array:
+    """Which rows (B,H,T), of queries that there are, see no key."""
+    sees = visible_keys(problem, scene.conventions).any(axis=-1)
+    return np.asarray(~sees) & queries_within(problem)[:, None]
 
 
 def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -478,10 +476,9 @@ def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     if answer != "zeros" or not beyond.any():
         return nothing(name, "no row lies beyond a length" if answer == "zeros" else "nothing is declared of such rows")
     output = observe(scene, run, "output").array
-    wanted = np.zeros_like(output)
-    result = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
-    return keep(scene, result, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
-                (0.0, beyond))
+    wanted = Side("output, zeros beyond the lengths", run, np.zeros_like(output))
+    return compare_exactly(scene, name, seen_of("output", run, output), wanted, beyond,
+                           what="rows beyond the number of queries should be zeros")
 
 
 _OF_HIDDEN = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
@@ -491,17 +488,16 @@ def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGIN
     """The log-sum-exp of a row that sees no key, and no sink, is what the subject declares, if anything."""
     name, problem = "lse_of_hidden_rows_follows_convention", scene.problem(run)
     answer = scene.conventions.get("lse_of_hidden_row", UNDEFINED)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    empty = _rows_without_keys(scene, problem)
     extra = extra_key(problem)
     if extra is not None:
         empty = empty & np.isneginf(extra)[:, None]
     if answer not in _OF_HIDDEN or not empty.any():
         return nothing(name, "no row is fully hidden" if answer in _OF_HIDDEN else "nothing is declared of such rows")
     seen = observe(scene, run, "lse").array
-    wanted = np.full_like(seen, _OF_HIDDEN[answer])
-    result = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
-    return keep(scene, result, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
-                (0.0, empty), observed="lse")
+    wanted = Side(f"log-sum-exp, {answer} in hidden rows", run, np.full_like(seen, _OF_HIDDEN[answer]))
+    return compare_exactly(scene, name, seen_of("lse", run, seen), wanted, empty,
+                           what=f"the log-sum-exp of fully hidden rows should be {answer}", observed="lse")
 
 
 def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> Measured:
@@ -515,11 +511,10 @@ def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> 
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
     all_shown = problem.but(**{**acting_on(Acts.VISIBILITY), "query": zeroed, "mask": shown, "bias": bias})
     expected = scene.evaluator.expect(all_shown, "", "output")
-    bound = expected.output_allowance, empty[..., None]
-    result = measure("hidden_rows_follow_convention", output, expected.output, *bound,
-                     what="rows that see no key should be the mean of all values")
-    return keep(scene, result, seen_of("output", run, output),
-                Side("output, the mean of all values in rows that see no key", run, expected.output), bound)
+    mean = Side("output, the mean of all values in rows that see no key", run, expected.output)
+    return compare(scene, "hidden_rows_follow_convention", seen_of("output", run, output), mean,
+                   (expected.output_allowance, empty[..., None]),
+                   what="rows that see no key should be the mean of all values")
 
 
 def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
@@ -534,11 +529,10 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
     if where == "it must show":
         claimed = claimed & (np.abs(due) > MUST_SHOW * slack)
     seen = one.array - two.array
-    result = measure("differ", seen, due, slack, claimed,
-                     what=f"{observe} of {runs[0]} minus that of {runs[1]}, against the difference by definition")
-    less = of_run(observe, f"{runs[0]}` minus that of `{runs[1]}", seen)
-    return keep(scene, result, Side(less.name, runs[0], seen), Side(f"{less.name}, by definition", runs[0], due),
-                (slack, claimed), observed=observe)
+    name = of_run(observe, f"{runs[0]}` minus that of `{runs[1]}", seen).name
+    return compare(scene, "differ", Side(name, runs[0], seen), Side(f"{name}, by definition", runs[0], due),
+                   (slack, claimed), observed=observe,
+                   what=f"{observe} of {runs[0]} minus that of {runs[1]}, against the difference by definition")
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:

@@ -137,9 +137,11 @@ def choices(hint: Hint) -> dict[str, object]:
 def is_spelled_by(hint: Hint, value: object) -> bool:
     """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping)."""
     form = form_of(hint)
-    if form in (TypeForm.ANNOTATED, TypeForm.UNION):
-        options = typing.get_args(hint)
-        return any(is_spelled_by(option, value) for option in (options[:1] if form is TypeForm.ANNOTATED else options))
+    options = typing.get_args(hint)
+    if form is TypeForm.ANNOTATED:
+        return is_spelled_by(options[0], value)
+    if form is TypeForm.UNION:
+        return any(is_spelled_by(option, value) for option in options)
     kinds = _SPELLED[hint if form is TypeForm.PLAIN else form]
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
@@ -189,9 +191,6 @@ def _limits(annotations: tuple[object, ...]) -> dict[str, object]:
     return limits
 
 
-__all__ = ["ORIGINAL", "Between", "Bound", "Drawn", "DrawnName", "Function", "Parameter", "RunName", "check_word",
-           "json_schema_of", "look_up", "parameters_of"]
-
 Function = Callable[..., object]
 
 
@@ -230,15 +229,16 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
     parameters = inspect.signature(function).parameters.values()
     own = {p.name: Parameter(p.name, hints[p.name], p.default, p.default is p.empty)
            for p in parameters if p.kind is p.KEYWORD_ONLY}
-    unpacked = (typing.get_args(hints[p.name])[0] for p in parameters if p.kind is p.VAR_KEYWORD)
-    return own | {name: Parameter(name, hint, _unsaid(hint), required=False) for table in unpacked
-                  for name, hint in typing.get_type_hints(table, include_extras=True).items()}
+    for table in (typing.get_args(hints[p.name])[0] for p in parameters if p.kind is p.VAR_KEYWORD):
+        for name, hint in typing.get_type_hints(table, include_extras=True).items():
+            own[name] = Parameter(name, hint, _first_choice(hint), required=False)
+    return own
 
 
-def _unsaid(hint: Hint) -> object:
+def _first_choice(hint: Hint) -> object:
     """A table argument's default (`**lists: Unpack[Lists]`): its first choice, `any`."""
-    return next(choice for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE
-                for choice in choices(option).values())
+    options = next(option for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE)
+    return next(iter(choices(options).values()))
 
 
 def look_up(name: str, table: Mapping[str, Function], kind: str, where: FileLocation) -> Function:

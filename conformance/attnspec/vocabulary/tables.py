@@ -105,31 +105,32 @@ _ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} fal
 
 _BINOMIAL = "exact binomial test, at most {false_alarm:g} false alarms per clause"
 
+_CONVENTION = "probe of a convention"
+
 INSTRUMENTS: Mapping[str, str] = {
-    "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
-    "is_multiple": WORST_CASE, "sums_to_one": WORST_CASE, "inside_hull": WORST_CASE, "row_maxima_grow": WORST_CASE,
-    "variants_agree": WORST_CASE, "form_agrees": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY,
-    "has_input_dtype": EQUALITY, "is_finite": EQUALITY,
-    "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
-    "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
-    "hidden_rows_follow_convention": "probe of a convention",
-    "rows_beyond_follow_convention": "probe of a convention",
-    "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
-    "lse_has_its_dtype": EQUALITY, "gradients_have_input_dtypes": EQUALITY, "is_refused": "refusal of the call",
-    "overfull_cache_follows_convention": "probe of a convention", "full_cache_agrees_with_definition": WORST_CASE,
+    **dict.fromkeys((
+        "agrees_with_definition", "agree_on_prefix", "adds_up", "is_multiple", "sums_to_one",
+        "inside_hull", "row_maxima_grow", "variants_agree", "form_agrees", "differ", "merges", "lse_merges",
+        "full_cache_agrees_with_definition", "keeps_pair_norms", "scores_agree", "composes"), WORST_CASE),
+    **dict.fromkeys((
+        "has_shape", "has_input_dtype", "is_finite", "not_negative", "hidden_is_zero", "leaves_inputs",
+        "shares_no_memory", "answers_are_kept", "lse_has_its_dtype", "gradients_have_input_dtypes",
+        "leaves_input_as_it_is", "leaves_the_rest", "masks_agree"), EQUALITY),
+    **dict.fromkeys((
+        "convention_is", "hidden_rows_follow_convention", "rows_beyond_follow_convention",
+        "lse_of_hidden_rows_follows_convention", "overfull_cache_follows_convention"), _CONVENTION),
+    **dict.fromkeys(("drops_at_rate", "drops_independently", "masks_are_independent"), _BINOMIAL),
+    **dict.fromkeys(("agrees_typically", "is_as_precise_as_declared"), _ROUNDINGS),
+    "agree": "{within}",
+    "is_refused": "refusal of the call",
+    "does_not_overflow": f"{WORST_CASE}, no overflow excused",
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
-    "does_not_overflow": f"{WORST_CASE}, no overflow excused",
-    "leaves_input_as_it_is": EQUALITY, "leaves_the_rest": EQUALITY, "keeps_pair_norms": WORST_CASE,
-    "scores_agree": WORST_CASE, "composes": WORST_CASE,
     "weights_are_dropped_or_rescaled": f"{WORST_CASE} on the weights, measured with V = I",
     "agrees_with_what_is_kept": f"{WORST_CASE}, with the weights dropped that are 0 for V = I",
-    "masks_agree": EQUALITY, "drops_at_rate": _BINOMIAL, "drops_independently": _BINOMIAL,
-    "masks_are_independent": _BINOMIAL,
+    "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
     **{name: f"{WORST_CASE}{beside}" for part in load_parts("words")
        for name, beside in getattr(part, "INSTRUMENTS", {}).items()},
-    "averages_to_plain": "Hoeffding's inequality, at most {false_alarm:g} false alarms per clause",
-    "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
 """By relation; in braces its arguments. A new relation joins this table and the words."""
 
@@ -152,15 +153,19 @@ def _words(*functions: Callable[..., Any]) -> Words:
     return {function.__name__: function for function in functions}
 
 
+def _of_aspects(table: str) -> tuple[Callable[..., Any], ...]:
+    """The words that aspects have in a table of this name."""
+    return tuple(word for part in load_parts("words") for word in getattr(part, table, ()))
+
+
 TRANSFORMS: Words = _words(
     axes.permute_keys, axes.permute_queries, axes.permute_batch, axes.permute_heads, axes.split,
     contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
     contents.other_content, contents.replace_hidden, contents.replace_last_entry, contents.replace_after,
-    contents.share_heads,
-    contents.move_unseen,
-    contents.hide_keys, contents.show_all, contents.drop_mask, contents.share_mask, contents.broadcast_mask,
-    contents.zero_bias, contents.mask_as_bias, contents.causal_as_mask, contents.ask_weights, contents.leave_out,
-    *(word for part in load_parts("words") for word in getattr(part, "TRANSFORMS", ())),
+    contents.share_heads, contents.move_unseen, contents.hide_keys, contents.show_all, contents.drop_mask,
+    contents.share_mask, contents.broadcast_mask, contents.zero_bias, contents.mask_as_bias,
+    contents.causal_as_mask, contents.ask_weights, contents.leave_out,
+    *_of_aspects("TRANSFORMS"),
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     contents.again, contents.after_another, contents.lay_out,
@@ -169,30 +174,26 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(
     axes.indivisible_heads, axes.multiply_biases, axes.one_head_at_a_time, axes.permute_layer_heads)
 
-ROTARY_TRANSFORMS: Words = _words(
-    *(word for part in load_parts("words") for word in getattr(part, "ROTARY_TRANSFORMS", ())))
+ROTARY_TRANSFORMS: Words = _words(*_of_aspects("ROTARY_TRANSFORMS"))
 
 TABLES: Mapping[Kind, Words] = {
     Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
 """The transforms of each kind of problem."""
 
-ASPECT_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
-    word for part in load_parts("words") for word in getattr(part, "RELATIONS", ()))
+ASPECT_RELATIONS = _of_aspects("RELATIONS")
 """Those of the aspects; they look at attention itself."""
 
-ROTARY_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
-    word for part in load_parts("words") for word in getattr(part, "ROTARY_RELATIONS", ()))
+ROTARY_RELATIONS = _of_aspects("ROTARY_RELATIONS")
 
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.differ, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
-    relations.answers_are_kept,
-    relations.does_not_overflow, relations.convention_is, relations.hidden_rows_follow_convention,
-    relations.rows_beyond_follow_convention, relations.lse_of_hidden_rows_follows_convention, relations.is_refused,
-    relations.merges, relations.lse_merges, relations.lse_has_its_dtype,
-    relations.form_agrees,
+    relations.answers_are_kept, relations.does_not_overflow, relations.convention_is,
+    relations.hidden_rows_follow_convention, relations.rows_beyond_follow_convention,
+    relations.lse_of_hidden_rows_follows_convention, relations.is_refused,
+    relations.merges, relations.lse_merges, relations.lse_has_its_dtype, relations.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS, *ASPECT_RELATIONS,
 )
@@ -200,19 +201,21 @@ RELATIONS: Words = _words(
 OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
 """Relations that only rotary embeddings have."""
 
-OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_dtype", "is_finite", "leaves_inputs",
-                    "shares_no_memory", "answers_are_kept"})
+OF_ANY = frozenset({
+    "agrees_with_definition", "agree", "has_shape", "has_input_dtype", "is_finite", "leaves_inputs",
+    "shares_no_memory", "answers_are_kept"})
 """Relations that look at inputs and output alone: all that a rotary embedding has besides."""
 
-ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
-                                 "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
-                                 "merges", "lse_merges", "lse_has_its_dtype",
-                                 "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
-                                 *(word.__name__ for word in ASPECT_RELATIONS)})
+ATTENTION_RELATIONS = frozenset({
+    "inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "rows_beyond_follow_convention",
+    "lse_of_hidden_rows_follows_convention", "merges", "lse_merges", "lse_has_its_dtype", "has_variance",
+    "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
+    *(word.__name__ for word in ASPECT_RELATIONS)})
 """Relations that only problems of attention itself have."""
 
-OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift", "drops_at_rate",
-                       "drops_independently", "masks_are_independent", "averages_to_plain"})
+OF_CHANCE = frozenset({
+    "has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift",
+    "drops_at_rate", "drops_independently", "masks_are_independent", "averages_to_plain"})
 """Relations with a rate of false alarms. To search for a case that breaks them would void it."""
 
 OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
@@ -221,8 +224,9 @@ OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""
 
-READING = frozenset({"weights_are_dropped_or_rescaled", "agrees_with_what_is_kept", "masks_agree", "drops_at_rate",
-                     "drops_independently", "masks_are_independent"})
+READING = frozenset({
+    "weights_are_dropped_or_rescaled", "agrees_with_what_is_kept", "masks_agree",
+    "drops_at_rate", "drops_independently", "masks_are_independent"})
 """Relations that read the weights, whatever they observe."""
 
 PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time"})

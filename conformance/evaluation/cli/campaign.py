@@ -23,9 +23,8 @@ from attnspec.cli.options import (
     OneOf,
     Seconds,
     available_cpus,
+    checked_plan,
     keep_apart,
-    known_targets,
-    plan_from,
     typed_command,
 )
 from attnspec.cli.outputs import VisibleHandler
@@ -203,10 +202,8 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, shard: S
 
 
 def _plan(targets: Sequence[str], recipes: int, **options: Given) -> Plan:
-    plan = plan_from(targets or CHOSEN, options)
-    plan = replace(plan, targets=in_order(plan.targets), more={RECIPES_OF: (str(recipes),)})
-    known_targets(plan)
-    return plan
+    plan = checked_plan(targets or CHOSEN, options)
+    return replace(plan, targets=in_order(plan.targets), more={RECIPES_OF: (str(recipes),)})
 
 
 @dataclass(frozen=True, slots=True)

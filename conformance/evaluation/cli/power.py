@@ -17,11 +17,10 @@ from attnspec.cli.options import (
     SPEC,
     Given,
     OneOf,
+    checked_plan,
     cluster_carrier,
     in_run_order,
     keep_apart,
-    known_targets,
-    plan_from,
     run_options,
     shard_options,
     sharing_of,
@@ -103,7 +102,6 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
         raise UsageError("a shard cannot be compared with a whole run. Join the shards first: attnspec combine.")
     with cluster_carrier(options) as carrier:
         plan = _plan(against, options)
-        known_targets(plan)
         table = PowerConsole(outputs.console_stream, plan, outputs.places)
         session = Session(plan, workers=workers, command=typed_command(PROGRAM), source=POWER, sharing=sharing,
                           carrier=carrier)
@@ -125,7 +123,7 @@ def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     usual = DiagnosisShare.NONE if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
     diagnosis = options.pop("diagnosis") or usual
     sample = _sample(options["effort"]) if options.pop("further_dtypes") else 0
-    plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
+    plan = checked_plan(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
     return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis,
                       sample=sample)
 

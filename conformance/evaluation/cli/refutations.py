@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from attnspec.cli.digest import format_opening
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.options import DEADLINE, SPEC, WORKERS, Given, available_cpus, known_targets, plan_from, typed_command
+from attnspec.cli.options import DEADLINE, SPEC, WORKERS, Given, available_cpus, checked_plan, typed_command
 from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.nouns import DType
@@ -77,8 +77,7 @@ def refutations(faults: Sequence[str], workers: int, *, write: bool, **options: 
 def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: Given) -> Plan:
     targets = [FAULT + name.removeprefix(FAULT) for name in faults or ("*",)]
     fixed = {"dtypes": tuple(DType), "implementations": (), "effort": EFFORT, "seed": SEED}
-    plan = plan_from(targets, options | fixed)
-    known_targets(plan)
+    plan = checked_plan(targets, options | fixed)
     plan = replace(plan, targets=_of_matrix(plan.targets))
     ids = [clause.id for clause in law.clauses]
     asked = match_ids(clauses, ids) if clauses else ids

@@ -33,9 +33,9 @@ from attnspec.vocabulary.observables import (
     QUANTITIES,
     GradientOf,
     by_definition,
+    compare,
     equal,
     expectations,
-    keep,
     measure,
     nothing,
     seen_of,
@@ -78,13 +78,11 @@ def other_seed(posed: Attention, *, to: Literal["next", "far"]) -> Attention:
 
 def weights_are_dropped_or_rescaled(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Each weight in effect is exactly 0, or what it is without dropout over one minus the rate, within rounding."""
-    found = read_dropped(scene, run)
-    due = np.where(found.kept, found.truth, 0)
-    measured = measure("weights_are_dropped_or_rescaled", found.seen, due, found.allowance, found.claimed,
-                       what=f"weights that are not 0, against p / (1 - {found.rate:g})")
-    return keep(scene, measured, Side("weights in effect", run, found.seen),
-                Side("0, or p / (1 - rate)", run, np.asarray(due)), (found.allowance, found.claimed),
-                observed="weights")
+    dropped = read_dropped(scene, run)
+    due = np.where(dropped.kept, dropped.truth, 0)
+    return compare(scene, "weights_are_dropped_or_rescaled", Side("weights in effect", run, dropped.seen),
+                   Side("0, or p / (1 - rate)", run, due), (dropped.allowance, dropped.claimed),
+                   what=f"weights that are not 0, against p / (1 - {dropped.rate:g})", observed="weights")
 
 
 def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", GradientOf],
@@ -98,10 +96,9 @@ def agrees_with_what_is_kept(scene: Scene, *, observe: Literal["output", Gradien
     expected = scene.evaluator.expect_dropped(problem, read_dropped(scene, run).factor, part)
     truth, allowance, claimed = LOOKS[observe].define(expected, scene)
     seen = look(scene, run, observe).array
-    measured = measure("agrees_with_what_is_kept", seen, truth, allowance, claimed,
-                       what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
-    return keep(scene, measured, seen_of(observe, run, seen), by_definition(observe, run, truth),
-                (allowance, claimed), observed=observe)
+    return compare(scene, "agrees_with_what_is_kept", seen_of(observe, run, seen), by_definition(observe, run, truth),
+                   (allowance, claimed), observed=observe,
+                   what=f"{QUANTITIES[observe]} against the definition, dropping what is dropped where V = I")
 
 
 def masks_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
@@ -117,9 +114,9 @@ def drops_at_rate(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -
     at the rate: an exact test. false_alarm: how often, at the most, a subject that draws so fails
     the clause, all its cases together.
     """
-    found = read_dropped(scene, run)
-    counts = _counts(found.known & ~found.kept, found.known, _INSIDE)
-    return _compare_counts("drops_at_rate", list(counts), found.rate, false_alarm / scene.cases,
+    dropped = read_dropped(scene, run)
+    counts = _counts(dropped.known & ~dropped.kept, dropped.known, _INSIDE)
+    return _compare_counts("drops_at_rate", list(counts), dropped.rate, false_alarm / scene.cases,
                            "the share of the weights of a head slice that is dropped")
 
 
@@ -145,11 +142,11 @@ def drops_independently(scene: Scene, *, along: Along, false_alarm: Rate, run: R
     tested by itself, of heads each batch entry, of batch entries each head. false_alarm: as in
     `drops_at_rate`; all distances together.
     """
-    found = read_dropped(scene, run)
-    pairs = list(_diagonals(found) if along == "diagonals" else _distances(_flat(found, along), _AXES[along]))
+    dropped = read_dropped(scene, run)
+    pairs = list(_diagonals(dropped) if along == "diagonals" else _distances(_flat(dropped, along), _AXES[along]))
     if not pairs:
         return nothing("drops_independently", f"there is one place along {along}")
-    return _compare_counts("drops_independently", pairs, _alike(found.rate), false_alarm / scene.cases,
+    return _compare_counts("drops_independently", pairs, _alike(dropped.rate), false_alarm / scene.cases,
                            f"the share of weights that are treated as those at another place along {along}")
 
 
@@ -158,36 +155,36 @@ def _alike(rate: float) -> float:
     return rate * rate + (1 - rate) * (1 - rate)
 
 
-def _flat(found: Dropped, along: Along) -> Dropped:
+def _flat(dropped: Dropped, along: Along) -> Dropped:
     """The dropped weights with the heads of all batch entries in one axis, if `along` says so."""
     if along != "head slices":
-        return found
-    shape = (1, -1, *found.kept.shape[2:])
-    return replace(found, kept=found.kept.reshape(shape), known=found.known.reshape(shape))
+        return dropped
+    shape = (1, -1, *dropped.kept.shape[2:])
+    return replace(dropped, kept=dropped.kept.reshape(shape), known=dropped.known.reshape(shape))
 
 
-def _distances(found: Dropped, axis: int) -> Iterator[tuple[int, int]]:
+def _distances(dropped: Dropped, axis: int) -> Iterator[tuple[int, int]]:
     """Alike pairs, and all pairs, at each distance along an axis, by even and odd stretches."""
-    for distance in range(1, found.kept.shape[axis]):
-        places = np.arange(found.kept.shape[axis] - distance)
+    for distance in range(1, dropped.kept.shape[axis]):
+        places = np.arange(dropped.kept.shape[axis] - distance)
         for phase in (0, 1):
             left = places[places // distance % 2 == phase]
-            kept, known = (np.take(array, left, axis) for array in (found.kept, found.known))
-            other_kept, other_known = (np.take(array, left + distance, axis) for array in (found.kept, found.known))
+            kept, known = (np.take(array, left, axis) for array in (dropped.kept, dropped.known))
+            other_kept, other_known = (np.take(array, left + distance, axis) for array in (dropped.kept, dropped.known))
             known = known & other_known
             yield from _counts(known & (kept == other_kept), known, (axis, *_INSIDE))
 
 
-def _diagonals(found: Dropped) -> Iterator[tuple[int, int]]:
+def _diagonals(dropped: Dropped) -> Iterator[tuple[int, int]]:
     """Alike pairs of neighbouring queries, and all pairs, at every shift of the keys but 0."""
-    T, S = found.kept.shape[2:]
+    T, S = dropped.kept.shape[2:]
     for shift in (*range(1 - S, 0), *range(1, S)):
         left, right = slice(max(0, -shift), S - max(0, shift)), slice(max(0, shift), S + min(0, shift))
         for phase in (0, 1):
             one = (..., slice(phase, T - 1, 2), left)
             two = (..., slice(phase + 1, T, 2), right)
-            known = found.known[one] & found.known[two]
-            yield from _counts(known & (found.kept[one] == found.kept[two]), known, _INSIDE)
+            known = dropped.known[one] & dropped.known[two]
+            yield from _counts(known & (dropped.kept[one] == dropped.kept[two]), known, _INSIDE)
 
 
 def _counts(alike: Array, known: Array, axes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -310,8 +307,8 @@ def read_dropped(scene: Scene, run: str) -> Dropped:
     key = (run, "dropped")
     if key not in scene.cache:
         scene.cache[key] = _find_dropped(scene, scene.runs[run])
-    found: Dropped = scene.cache[key]
-    return found
+    dropped: Dropped = scene.cache[key]
+    return dropped
 
 
 def _find_dropped(scene: Scene, posed: Posed[Any]) -> Dropped:

@@ -35,7 +35,7 @@ from attnspec.questions.asker import (
     declared_convention,
 )
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.observables import equal, keep, look_at, measure, of_run, seen_of
+from attnspec.vocabulary.observables import compare, compare_exactly, look_at, of_run, seen_of
 from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, DrawnSeed, RunName
 from attnspec.vocabulary.transforms.axes import permutation
@@ -85,10 +85,9 @@ def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     if narrow <= DTYPES[problem.dtype].roundoff:
         return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
     own = problem.x.astype(wide_float(scene.dtype))
-    slack = narrow * np.abs(own)
-    found = measure("leaves_input_as_it_is", seen.array, own, slack, seen.claimed,
-                    what="what is not turned should be returned, rounded to the format of the products")
-    return keep(scene, found, of_run("output", run, seen.array), Side("x", run, own), (slack, seen.claimed))
+    return compare(scene, "leaves_input_as_it_is", of_run("output", run, seen.array), Side("x", run, own),
+                   (narrow * np.abs(own), seen.claimed),
+                   what="what is not turned should be returned, rounded to the format of the products")
 
 
 def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -103,8 +102,8 @@ def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 def _same(scene: Scene, relation: str, run: RunName, array: Array, claimed: Array) -> Measured:
     """Whether an output (B,H,T,D) equals x where that is claimed."""
     own = scene.problem(run).x.astype(wide_float(scene.dtype))
-    found = equal(relation, array, own, claimed, what="what is not turned should be returned as it is")
-    return keep(scene, found, of_run("output", run, array), Side("x", run, own), (0.0, claimed))
+    return compare_exactly(scene, relation, of_run("output", run, array), Side("x", run, own), claimed,
+                           what="what is not turned should be returned as it is")
 
 
 def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -114,10 +113,9 @@ def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     wanted = _norms(problem, problem.x.astype(wide_float(scene.dtype)), scene)
     slack = norm_allowance(problem, scene.evaluator.precision, scene.conventions)
     claimed = np.broadcast_to(seen.claimed[..., :1], norms.shape)
-    found = measure("keeps_pair_norms", norms, wanted, slack, claimed, what="the norm of each pair should be kept")
     name = "norm of each pair of"
-    return keep(scene, found, Side(f"{name} the {seen_of('output', run, norms).name}", run, norms),
-                Side(f"{name} x", run, wanted), (slack, claimed))
+    return compare(scene, "keeps_pair_norms", Side(f"{name} the {seen_of('output', run, norms).name}", run, norms),
+                   Side(f"{name} x", run, wanted), (slack, claimed), what="the norm of each pair should be kept")
 
 
 def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
@@ -133,10 +131,9 @@ def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     first, second = (look_at(scene, run, "output").claimed.all(axis=-1) for run in runs)
     both = np.asarray(first & second)
     claimed = both[..., :, None] & both[..., None, :]
-    found = measure("scores_agree", one, two, slack, claimed,
-                    what=f"the dot products of tokens should be the same in {runs[0]} and {runs[1]}")
-    return keep(scene, found, Side(f"dot products of `{runs[0]}`", runs[0], one),
-                Side(f"dot products of `{runs[1]}`", runs[1], two), (slack, claimed))
+    return compare(scene, "scores_agree", Side(f"dot products of `{runs[0]}`", runs[0], one),
+                   Side(f"dot products of `{runs[1]}`", runs[1], two), (slack, claimed),
+                   what=f"the dot products of tokens should be the same in {runs[0]} and {runs[1]}")
 
 
 def _scores(seen: ObservedRun) -> tuple[Array, Array]:
@@ -169,9 +166,9 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
     slack = seen.allowance + expected.output_allowance + _carry_allowance(start, earlier.allowance, scene)
     claimed = seen.claimed & earlier.claimed & expected.claimed[..., None]
     array = last.output.astype(wide_float(scene.dtype))
-    found = measure("composes", array, seen.array, slack, claimed, what=f"{first}, turned on, should be {whole}")
     shown = Side(f"output of `{first}`, turned on", whole, array)
-    return keep(scene, found, shown, of_run("output", whole, seen.array), (slack, claimed))
+    return compare(scene, "composes", shown, of_run("output", whole, seen.array), (slack, claimed),
+                   what=f"{first}, turned on, should be {whole}")
 
 
 def _carry_allowance(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:

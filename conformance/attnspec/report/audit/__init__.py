@@ -1,1 +1,1 @@
-"""Many implementations of many libraries on one page: what was found, by finding and by library."""
+"""The page of an audit: many implementations, by finding and by library."""

@@ -1,6 +1,6 @@
-"""What each implementation does where practice is divided, and what hidden switches change.
+"""Tabulates what each implementation does where libraries differ, and what hidden switches change.
 
-The answers stand side by side, an implementation a row, and once more by question.
+The answers stand in a table with a row for each implementation, and once more by question.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
@@ -18,8 +19,8 @@ from attnspec.record.outcome import KnownFinding, is_choice
 from attnspec.report.figures import SHORT_NAMES, count_noun
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-SAME_ANSWER = "agree"  # the answer of a switch that makes no difference
-SWITCHED_QUESTIONS = ("gradient.flow",)  # what a switch is there to change is no surprise
+SAME_ANSWER = "agree"  # of a switch that makes no difference
+SWITCHED_QUESTIONS = ("gradient.flow",)  # a switch is there to change their answers
 
 
 class ManifestWord(Enum):
@@ -32,7 +33,10 @@ class ManifestWord(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchDifference:
-    """One question to which a variant answers otherwise, or a problem that was put to both; both answers."""
+    """A question to which a variant answers otherwise than the subject, with both answers.
+
+    question_text: the question, or the problem that was put to both.  plain: the subject's answer.
+    """
 
     variant: str
     question_text: str
@@ -45,8 +49,9 @@ class SwitchDifference:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """A subject, the variants that were tried, and every disagreement.  lost_variants: variants that told nothing, and
-    why.
+    """A subject, the variants that were tried, and where they differ.
+
+    lost_variants: variants that gave no answer, each with the reason.
     """
 
     subject: JudgedSubject
@@ -57,27 +62,26 @@ class Switches:
     @property
     def quiet(self) -> tuple[str, ...]:
         """The variants that always answer as the subject itself does."""
-        differing = {flip.variant for flip in self.flips} | {variant
-                                                             for variant, _ in self.lost_variants}
-        return tuple(variant for variant in self.variants if variant not in differing)
+        others = {flip.variant for flip in self.flips} | dict(self.lost_variants).keys()
+        return tuple(variant for variant in self.variants if variant not in others)
 
 
 def compare_switches(joined: JoinedRecords) -> tuple[Switches, ...]:
-    """A panel for every subject with variants that were probed; those with disagreements first."""
-    found = [_switches_of_subject(subject, joined.probes.get(subject.number, ()))
-             for subject in joined.subjects]
-    return tuple(sorted((each for each in found if each.variants),
+    """Compares every subject with its probed variants; those that differ come first."""
+    panels = [_switches_of_subject(subject, joined.probes.get(subject.number, ()))
+              for subject in joined.subjects]
+    return tuple(sorted((each for each in panels if each.variants),
                         key=lambda each: not each.flips))
 
 
 def _switches_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
-    flipped = [probe for probe in probes if probe.variant]
+    of_variants = [probe for probe in probes if probe.variant]
     plain = {probe.dtype: _group_by_question(probe) for probe in probes if not probe.variant}
-    told = [flip for probe in flipped
-            for flip in _switch_differences(probe, plain.get(probe.dtype, {}))]
-    lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
-    variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
-    flips = sorted(_merge_dtypes(told), key=lambda flip: variants.index(flip.variant))
+    differences = [difference for probe in of_variants
+                   for difference in _switch_differences(probe, plain.get(probe.dtype, {}))]
+    lost = {probe.variant: probe.lost for probe in of_variants if probe.lost}
+    variants = tuple(dict.fromkeys(probe.variant for probe in of_variants))
+    flips = sorted(_merge_dtypes(differences), key=lambda flip: variants.index(flip.variant))
     return Switches(subject, variants, tuple(flips), tuple(lost.items()))
 
 
@@ -87,64 +91,68 @@ def _group_by_question(probe: SubjectProbed) -> Mapping[str, Found]:
 
 def _switch_differences(probe: SubjectProbed,
                         plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
-    """Finds where a variant answers otherwise than the subject: first problems put to both, then questions."""
-    dtype, flipped = SHORT_NAMES[probe.dtype], [found
-                                                for found in probe.found if _is_switch(found)]
-    for found in flipped:
+    """Yields where a variant differs: first in problems put to both, then in its own answers."""
+    dtype = SHORT_NAMES[probe.dtype]
+    compared = [found for found in probe.found if _is_switch(found)]
+    for found in compared:
         if found.answer != SAME_ANSWER:
-            posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
+            problem = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
             answers = _split_answers(found.detail or found.answer)
-            yield SwitchDifference(probe.variant, posed, *answers, "", dtype,
+            yield SwitchDifference(probe.variant, problem, *answers, "", dtype,
                                    _compare_with_manifest(found))
     for found in probe.found:
         other = plain.get(found.question)
-        is_asked = found.question not in SWITCHED_QUESTIONS and found not in flipped
+        is_asked = found.question not in SWITCHED_QUESTIONS and found not in compared
         if other is not None and other.answer != found.answer and is_asked:
             yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer,
-                                   found.detail, dtype,
-                                   _compare_with_manifest(found))
+                                   found.detail, dtype, _compare_with_manifest(found))
 
 
 def _is_switch(found: Found) -> bool:
-    """Whether this is about the two side by side, not about what the variant does by itself."""
+    """Whether an answer compares a variant with the subject, and is none of its own answers."""
     return found.question.partition(".")[0] == "switch"
 
 
 def _split_answers(detail: str) -> tuple[str, str]:
-    """The two answers; where they are not told one after the other, all in the first."""
+    """Splits a text into the subject's answer and the variant's, if it has both."""
     plain, _, flipped = detail.partition(", and ")
-    told = flipped.removeprefix("in ")
-    if told.startswith("the variant "):
-        return (plain, told.removeprefix("the variant "))
+    answer = flipped.removeprefix("in ")
+    if answer.startswith("the variant "):
+        return (plain, answer.removeprefix("the variant "))
     return (detail, "")
 
 
 def _compare_with_manifest(found: Found) -> ManifestWord:
-    """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
-    is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
+    """What the manifest says of an answer.
+
+    It claims that a variant agrees, unless it declares different conventions for the two.
+    """
     if found.is_contradiction:
         return ManifestWord.AGAINST
+    is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
     if is_declared:
         return ManifestWord.DECLARED
     return ManifestWord.OPEN
 
 
 def _merge_dtypes(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:
-    """The same disagreement at several dtypes is told once."""
+    """Merges differences that are the same at several dtypes."""
     groups: dict[tuple[object, ...], list[SwitchDifference]] = {}
     for flip in flips:
-        groups.setdefault((flip.variant, flip.question_text, flip.plain, flip.flipped_answer,
-                           flip.manifest_word),
-                          []).append(flip)
+        key = (flip.variant, flip.question_text, flip.plain, flip.flipped_answer,
+               flip.manifest_word)
+        groups.setdefault(key, []).append(flip)
     for alike in groups.values():
         yield replace(alike[0], dtypes=" ".join(dict.fromkeys(flip.dtypes for flip in alike)))
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table: its heading, what it asks, and the questions of a probe (with all below them) it shows.
+    """A column of the table.
 
-    otherwise: the question shown where none of these has an answer.  dtype: the one it is about; None: the first.
+    questions: those of a probe whose answers it shows, with all questions below them.  otherwise:
+    the question that it shows if these have no answer.  dtype: the one at which it shows the
+    answers; None: the first.
     """
 
     title: str
@@ -172,10 +180,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("Dv ≠ D", "May values have another width than keys?", ("value_width",)),
     *(Column(word.name, word.asks, (word.name,)) for word in KEYWORDS.values() if word.asks),
     Column("weights", "Which weights are returned, if any?", ("weights",)),
-    Column("float64", "Is float64 computed as float64? The precision class that explains the "
-                      "errors, and the output's "
-           "dtype.",
-           ("precision", "dtype.output"), dtype=DType.FLOAT64),
+    Column("float64", "Is float64 computed as float64? The precision class that explains the errors, and the "
+           "output's dtype.", ("precision", "dtype.output"), dtype=DType.FLOAT64),
     Column("zero sizes", "What is returned if an axis is empty?", ("zero",)),
     Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?",
            ("mismatch",)),
@@ -185,10 +191,10 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ConventionAnswer:
-    """One answer of a subject to one or several forms of a question, as in `mask` and `bias` of `hidden_row`.
+    """An answer of a subject to a question, or to several forms of it.
 
-    question_text: the question.  claimed_answer: what the manifest says.  other_answers: pairs of dtypes and what is
-    answered there.
+    forms: such as `mask` and `bias` of `hidden_row`; empty if there is only one.  claimed_answer:
+    what the manifest says. other_answers: pairs of dtypes and the answer there.
     """
 
     forms: tuple[str, ...]
@@ -210,9 +216,10 @@ Answers = Mapping[str, ConventionAnswer]  # by question
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """A subject's answers: one cell a column, and whatever else it was asked. `lost`: why nothing was found out.
+    """A subject's answers: a cell for each column.
 
-    choices: what its library documents that it does otherwise than a clause asks.
+    rest: answers to questions without a column.  lost_reason: why a probe found nothing.  choices:
+    findings that the library documents.
     """
 
     subject: JudgedSubject
@@ -223,104 +230,97 @@ class Conventions:
 
     @property
     def contradictions(self) -> tuple[ConventionAnswer, ...]:
-        """The answers against which the manifest speaks."""
-        return tuple(answer
-                     for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
-
-
-def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
-    """Describes the conventions of all subjects, a row each."""
-    return tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ()))
-                 for subject in joined.subjects)
-
-
-def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
-    """The columns that hold an answer of anybody, with their places."""
-    return tuple((place, column)
-                 for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
+        """The answers that the manifest contradicts."""
+        answers = chain(*self.cells, self.rest)
+        return tuple(answer for answer in answers if answer.is_contradiction)
 
 
 def _conventions_of_subject(subject: JudgedSubject,
                             probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_answers_from_card(subject), **_answers_from_probes(plain)}
-    asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
-    shown = {question for found in asked for question in found}
+    by_column = [_select_column_answers(column, answers, plain) for column in COLUMNS]
+    shown = {question for selected in by_column for question in selected}
     rest = tuple(replace(answer, forms=())
                  for question, answer in answers.items() if question not in shown)
-    lost = ("" if any(probe.found for probe in plain)
-            else next((probe.lost for probe in plain if probe.lost), ""))
+    lost = ""
+    if not any(probe.found for probe in plain):
+        lost = next((probe.lost for probe in plain if probe.lost), "")
     choices = tuple(each for each in subject.card.findings if is_choice(each))
-    return Conventions(subject, tuple(tuple(_group_alike_answers(found)) for found in asked), rest,
-                       lost, choices)
+    cells = tuple(tuple(_group_alike_answers(selected)) for selected in by_column)
+    return Conventions(subject, cells, rest, lost, choices)
 
 
 def group_answers(joined: JoinedRecords, subject: JudgedSubject,
                   question: str) -> tuple[ConventionAnswer, ...]:
-    """Groups what a probe found of a question and all below it: alike answers stand together."""
+    """Groups a probe's answers to a question and all below it, so that alike answers are one."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)),
-                                                             _answers_from_probes(plain),
-                                                             plain)))
+    selected = _select_question(question, _answers_from_probes(plain))
+    return tuple(_group_alike_answers(selected))
 
 
 def _select_column_answers(column: Column, answers: Answers,
                            probes: Sequence[SubjectProbed]) -> Answers:
-    """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:
         answers = _answers_from_probes([probe for probe in probes if probe.dtype is column.dtype])
-    found: dict[str, ConventionAnswer] = {}
+    selected: dict[str, ConventionAnswer] = {}
     for question in column.questions:
-        below = {name: answer
-                 for name, answer in answers.items() if name.startswith(f"{question}.")}
-        found |= below or ({question: answers[question]} if question in answers else {})
-    other = column.otherwise
-    return found or ({other: answers[other]} if other in answers else {})
+        selected |= _select_question(question, answers)
+    if not selected and column.otherwise in answers:
+        selected[column.otherwise] = answers[column.otherwise]
+    return selected
+
+
+def _select_question(question: str, answers: Answers) -> Answers:
+    """The answers to the forms of a question, or else to the question itself."""
+    forms = {name: answer for name, answer in answers.items() if name.startswith(f"{question}.")}
+    if not forms and question in answers:
+        return {question: answers[question]}
+    return forms
 
 
 def _group_alike_answers(answers: Answers) -> Iterable[ConventionAnswer]:
-    """Forms with the same answer stand together; where there is one answer alone, forms go without saying."""
-    groups: dict[tuple[object, ...], list[tuple[str, ConventionAnswer]]] = {}
+    """Merges forms with the same answer, and names them if there are several answers."""
+    groups: dict[str, list[tuple[str, ConventionAnswer]]] = {}
     for question, each in answers.items():
-        key = (each.answer, each.is_contradiction and each.claimed_answer, each.other_answers,
-               each.is_probed)
-        groups.setdefault(key, []).append((question, each))
+        groups.setdefault(_answer_sameness(each), []).append((question, each))
     names = _distinguish_forms(answers)
     for alike in groups.values():
         forms = tuple(names[question] for question, _ in alike) if len(groups) > 1 else ()
-        yield replace(alike[0][1], forms=forms, detail="; ".join(dict.fromkeys(
-            f"{each.question_text} {each.detail}".strip() for _, each in alike)))
+        details = dict.fromkeys(f"{each.question_text} {each.detail}".strip() for _, each in alike)
+        yield replace(alike[0][1], forms=forms, detail="; ".join(details))
 
 
 def _distinguish_forms(answers: Answers) -> Mapping[str, str]:
-    """Names the questions of a column by the words that not all of their names have."""
-    names = {question: question.replace(".", " ").replace("_", " ").split()
+    """Names questions by the words that not all of their names have."""
+    words = {question: question.replace(".", " ").replace("_", " ").split()
              for question in answers}
-    shared = set.intersection(*map(set, names.values())) if names else set()
+    shared = set.intersection(*map(set, words.values())) if words else set()
     return {question: " ".join(word for word in name if word not in shared)
-            for question, name in names.items()}
+            for question, name in words.items()}
 
 
 def _answers_from_card(subject: JudgedSubject) -> Answers:
-    """What is declared of the conventions, and what the engine found of those that are not."""
+    """The conventions that are declared, and those that the engine found because they are not."""
     card = subject.card
-    found = {}
+    answers = {}
     for name in (*card.conventions, *card.probed):
         answer = card.probed.get(name) or card.conventions[name]
         asks = CONVENTIONS[name].question if name in CONVENTIONS else ""
-        found[name] = ConventionAnswer((), asks, answer,
-                                       claimed_answer=card.conventions.get(name, ""),
-                                       is_probed=name in card.probed)
-    return found
+        answers[name] = ConventionAnswer((), asks, answer,
+                                         claimed_answer=card.conventions.get(name, ""),
+                                         is_probed=name in card.probed)
+    return answers
 
 
 def _answers_from_probes(probes: Sequence[SubjectProbed]) -> Answers:
-    """Finds by question what was answered at the first dtype, and where the answer differs."""
-    asked: dict[str, dict[str, Found]] = {}
+    """The answers at the first dtype, with those that differ at others, by question."""
+    by_question: dict[str, dict[str, Found]] = {}
     for probe in probes:
         for found in probe.found:
-            asked.setdefault(found.question, {})[SHORT_NAMES[probe.dtype]] = found
-    return {question: _merge_dtype_answers(by_dtype) for question, by_dtype in asked.items()}
+            by_question.setdefault(found.question, {})[SHORT_NAMES[probe.dtype]] = found
+    return {question: _merge_dtype_answers(by_dtype)
+            for question, by_dtype in by_question.items()}
 
 
 def _merge_dtype_answers(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
@@ -329,13 +329,17 @@ def _merge_dtype_answers(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
     for dtype, found in by_dtype.items():
         if found.answer != first.answer:
             others.setdefault(found.answer, []).append(dtype)
+    other_answers = tuple((" ".join(dtypes), answer) for answer, dtypes in others.items())
     return ConventionAnswer((), first.asks, first.answer, first.detail, first.claimed,
-                  tuple((" ".join(dtypes), answer) for answer, dtypes in others.items()))
+                            other_answers)
 
 
 @dataclass(frozen=True, slots=True)
 class ConventionTable:
-    """Conventions, the columns that hold any (with their places), and switches."""
+    """The conventions of all subjects, and their switches.
+
+    columns: those with an answer of any subject, each with its place in COLUMNS.
+    """
 
     customs: tuple[Conventions, ...]
     columns: tuple[tuple[int, Column], ...]
@@ -343,9 +347,10 @@ class ConventionTable:
 
     @property
     def title(self) -> tuple[str, str]:
-        """The sentence over a page that holds nothing else, and its colour."""
-        whom = self.customs[0].subject.label if len(self.customs) == 1 else count_noun(len(self.customs),
-                                                                                       "implementation")
+        """The headline of a page that has nothing else, and its colour."""
+        whom = count_noun(len(self.customs), "implementation")
+        if len(self.customs) == 1:
+            whom = self.customs[0].subject.label
         against = sum(len(row.contradictions) for row in self.customs)
         if against:
             return f"{whom} probed: {count_noun(against, 'answer')} against the manifest", "bad"
@@ -353,16 +358,20 @@ class ConventionTable:
 
 
 def find_habits(joined: JoinedRecords) -> ConventionTable:
-    """Look at what was declared and probed."""
-    rows = describe_conventions(joined)
-    return ConventionTable(rows, choose_columns(rows), compare_switches(joined))
+    """Makes the table of what was declared and probed."""
+    rows = tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ()))
+                 for subject in joined.subjects)
+    columns = tuple((place, column) for place, column in enumerate(COLUMNS)
+                    if any(row.cells[place] for row in rows))
+    return ConventionTable(rows, columns, compare_switches(joined))
 
 
-MOST_NAMED = 4  # how many subjects with the most frequent answer are named
+MOST_NAMED = 4  # subjects that are named if they give the most frequent answer
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerGroup:
-    """An answer, what was seen of it, and who gives it, where that matters."""
+    """An answer, what was seen of it, and who gives it."""
 
     answer: ConventionAnswer
     detail: str = ""
@@ -379,9 +388,10 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AuditAnswers:
-    """What the audit's page tells of the answers to a probe's questions.
+    """What the audit's page says of the answers to a probe's questions.
 
-    examples: of each answer in the table, what was most often seen of it.  further: what the table does not tell.
+    examples: of each answer in the table, what was most often seen.  further: questions without a
+    column in the table.
     """
 
     examples: tuple[AnsweredQuestion, ...]
@@ -395,7 +405,7 @@ def collect_answers(habits: ConventionTable) -> AuditAnswers:
 
 @dataclass(slots=True)
 class _AnswerPile:
-    """The answers to one question, as they are gathered: by what is said, who says it, and what was seen."""
+    """Collects the answers to one question, by a key that is the same for alike answers."""
 
     question_text: str
     first: dict[str, ConventionAnswer] = field(default_factory=dict)
@@ -403,7 +413,7 @@ class _AnswerPile:
     seen_answers: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, key: str, answer: ConventionAnswer, subject: str) -> None:
-        """Take an answer of a subject; `key` is what makes two answers the same."""
+        """Takes an answer of a subject. key: equal for alike answers."""
         self.first.setdefault(key, answer)
         self.subjects.setdefault(key, []).append(subject)
         self.seen_answers.setdefault(key, Counter())[answer.detail] += 1
@@ -415,43 +425,43 @@ class _AnswerPile:
 
 
 def _pick_examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
-    """Picks a question of each column, in the order of the table."""
+    """Picks what was most often seen of each answer, by column."""
     for place, column in habits.columns:
-        found = _AnswerPile(column.question_text)
+        pile = _AnswerPile(column.question_text)
         for row in habits.customs:
             for answer in row.cells[place]:
                 if answer.is_probed:
-                    found.add(answer.answer,
-                              replace(answer, forms=(), other_answers=(), claimed_answer=""),
-                              row.subject.label)
-        groups = tuple(AnswerGroup(found.first[key], found.seen_answers[key].most_common(1)[0][0])
-                       for key in found.by_frequency)
+                    plain = replace(answer, forms=(), other_answers=(), claimed_answer="")
+                    pile.add(answer.answer, plain, row.subject.label)
+        groups = tuple(AnswerGroup(pile.first[key], pile.seen_answers[key].most_common(1)[0][0])
+                       for key in pile.by_frequency)
         if any(group.detail for group in groups):
-            yield AnsweredQuestion(found.question_text, groups)
+            yield AnsweredQuestion(pile.question_text, groups)
 
 
 def _collect_further_questions(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
-    """Each question that the table has no column for, with who answers what."""
+    """Yields the questions for which the table has no column, with who answers what."""
     questions: dict[str, _AnswerPile] = {}
     for row in habits.customs:
         for answer in row.rest:
-            found = questions.setdefault(answer.question_text, _AnswerPile(answer.question_text))
-            found.add(_answer_sameness(answer), answer, row.subject.label)
-    for found in questions.values():
-        yield AnsweredQuestion(found.question_text, tuple(_group_by_answer(found)))
+            pile = questions.setdefault(answer.question_text, _AnswerPile(answer.question_text))
+            pile.add(_answer_sameness(answer), answer, row.subject.label)
+    for pile in questions.values():
+        yield AnsweredQuestion(pile.question_text, tuple(_group_by_answer(pile)))
 
 
-def _group_by_answer(found: _AnswerPile) -> Iterable[AnswerGroup]:
-    """The answers with who gives them. Of the most frequent one only a few are named; those who differ are, all."""
-    for place, key in enumerate(found.by_frequency):
-        names = found.subjects[key]
-        are_named = place > 0 or len(names) <= MOST_NAMED
-        others = "others that were asked" if len(found.first) > 1 else "that were asked"
-        yield AnswerGroup(found.first[key], "",
-                          ", ".join(names) if are_named else f"all {len(names)} {others}")
+def _group_by_answer(pile: _AnswerPile) -> Iterable[AnswerGroup]:
+    """Yields the answers with who gives them; many who give the most frequent one are counted."""
+    others = "others that were asked" if len(pile.first) > 1 else "that were asked"
+    for place, key in enumerate(pile.by_frequency):
+        names = ", ".join(pile.subjects[key])
+        number = len(pile.subjects[key])
+        if place == 0 and number > MOST_NAMED:
+            names = f"all {number} {others}"
+        yield AnswerGroup(pile.first[key], "", names)
 
 
 def _answer_sameness(answer: ConventionAnswer) -> str:
-    """A key that is equal for answers that are told as one."""
+    """A key that is equal for alike answers."""
     return repr((answer.answer, answer.other_answers, answer.is_probed,
                  answer.is_contradiction and answer.claimed_answer))

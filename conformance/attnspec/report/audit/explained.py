@@ -1,4 +1,4 @@
-"""Failures by what explains them: one finding for all subjects, clauses and dtypes that complain of the same thing."""
+"""Groups failures by what explains them: a finding has all its subjects, clauses and dtypes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict
 from attnspec.report.pictures import PictureGrid, fit_pictures
 
 EXPLAINED_VERDICTS = FINDINGS | {Verdict.EXPECTED}
-# how many picture cells the page draws before it refers to the record instead
-PICTURED_CELLS = 750
-# and how many the pictures of one finding may have, so that the first does not take them all
-CELLS_OF_ONE_FINDING = 150
+PICTURED_CELLS = 750  # cells of pictures that a page draws; it refers to the record for further ones
+CELLS_OF_ONE_FINDING = 150  # so that the first finding does not take them all
 _UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
 class FailureCause(Enum):
-    """What is behind failures."""
+    """What kind of explanation a failure has."""
 
     KNOWN = "known"        # a finding of the library's folder
     LISTED = "listed"      # a deviation of the manifest
@@ -32,7 +30,7 @@ class FailureCause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A clause that complains, at these dtypes, in the gravest of its verdicts."""
+    """A clause that fails, at these dtypes, with the gravest of its verdicts."""
 
     clause: ClauseText
     dtypes: str
@@ -42,7 +40,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Subjects about which the same clauses complain at the same dtypes."""
+    """Subjects for which the same clauses fail at the same dtypes."""
 
     subjects: tuple[JudgedSubject, ...]
     complaints: tuple[Complaint, ...]
@@ -50,9 +48,11 @@ class Concern:
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One finding of the audit. `shown`: the failure that is shown in full, None where no clause complains of it.
+    """A finding of the audit.
 
-    libraries: name and version of those concerned.  level: of the strictest clause that complains.
+    shown_outcome: the failure that is shown in full; None if no clause fails because of the
+    finding.  libraries: name and version of each that it concerns.  level: of the strictest clause
+    that fails.  items: how many failures it explains.
     """
 
     anchor: str
@@ -77,7 +77,7 @@ class AuditFinding:
 
     @property
     def harm(self) -> Harm | None:
-        """What the finding does to a user, if anybody has said."""
+        """The harm that the finding does to a user, if it is known."""
         if self.known_finding:
             return self.known_finding.harm
         return None
@@ -89,26 +89,28 @@ class AuditFinding:
 
     @property
     def documented_words(self) -> str:
-        """What the library says of it; empty if nothing, or the contrary."""
+        """What the library says of it; empty if it says nothing, or the contrary."""
         documented = self.known_finding.documented if self.known_finding else ""
         return "" if _UNDOCUMENTED.match(documented) else documented
 
     @property
     def subjects(self) -> tuple[JudgedSubject, ...]:
-        """Everybody concerned, each once."""
-        told = (subject for concern in self.concerns for subject in concern.subjects)
-        return tuple({subject.number: subject for subject in told}.values())
+        """The subjects concerned, each once."""
+        by_number = {subject.number: subject
+                     for concern in self.concerns for subject in concern.subjects}
+        return tuple(by_number.values())
 
     @property
     def clauses(self) -> tuple[ClauseText, ...]:
-        """The clauses that complain, each once."""
-        told = (complaint.clause for concern in self.concerns for complaint in concern.complaints)
-        return tuple({clause.id: clause for clause in told}.values())
+        """The clauses that fail because of it, each once."""
+        by_id = {complaint.clause.id: complaint.clause
+                 for concern in self.concerns for complaint in concern.complaints}
+        return tuple(by_id.values())
 
 
 @dataclass(slots=True)
 class _FailurePile:
-    """The failures with one cause, as they are gathered."""
+    """The failures that have one explanation."""
 
     cause: FailureCause
     says: str
@@ -118,38 +120,41 @@ class _FailurePile:
 
 
 def explain_failures(joined: JoinedRecords) -> tuple[AuditFinding, ...]:
-    """Explains the failures of an audit: all findings, the most important first, those without any explanation before
-    all.
-    """
+    """Explains the failures of an audit: unexplained ones first, then the worst findings."""
     texts = {clause.id: clause for clause in joined.clauses}
-    made = [_make_finding(key, pile, texts) for key, pile in _pile_up_all(joined).items()]
-    return _add_pictures_to_findings(sorted(made, key=_finding_gravity))
+    findings = [_make_finding(key, pile, texts) for key, pile in _pile_up_all(joined).items()]
+    return _add_pictures_to_findings(sorted(findings, key=_finding_gravity))
 
 
 def library_of(subject: JudgedSubject) -> str:
     """The library of a subject with its version: `PyTorch 2.13.0`."""
     card = subject.card
-    return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
+    name = card.library or card.distribution or subject.library.rstrip("/") or card.id
+    return f"{name} {card.version}".strip()
 
 
 def explaining_findings(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
-    """The findings of the subject's library that explain a failure, by what was seen of it."""
+    """The findings of a subject's library that explain a failure by its signs."""
     return (finding for finding in subject.card.findings if does_explain(finding, outcome))
 
 
 def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
-    """Whether there are failures, and all are what the library documents that it does: conventions, nothing broken.
+    """Whether there are failures, and the library documents all of them as its choice.
 
-    A run tells such a failure as expected, by the finding; one that is listed for another reason names no finding.
+    A run counts such a failure as expected, and names the finding. A failure that is listed for
+    another reason has no finding.
     """
-    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
-             if outcome.verdict in FAILURES
-             or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
-    return bool(found) and all(each and all(map(is_choice, each)) for each in found)
+    failures = [outcome for outcome in outcomes if outcome.verdict in FAILURES
+                or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
+    for failure in failures:
+        findings = tuple(explaining_findings(subject, failure))
+        if not findings or not all(map(is_choice, findings)):
+            return False
+    return bool(failures)
 
 
 def harm_rank(harm: Harm | None) -> int:
-    """The rank of a harm: 0 is the gravest; what nobody has judged comes after all else."""
+    """The rank of a harm: 0 is the gravest; an unknown harm comes last."""
     return harm.rank if harm else len(Harm)
 
 
@@ -178,67 +183,60 @@ def _finding_key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _pile_without_finding(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...],
-                                                                             _FailurePile]:
-    """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
+def _pile_without_finding(
+    subject: JudgedSubject, outcome: Outcome,
+) -> tuple[tuple[str, ...], _FailurePile]:
+    """The pile of a failure without a finding, and its key: a listed reason, or the clause."""
     if outcome.verdict is Verdict.EXPECTED:
-        return (FailureCause.LISTED.value, subject.library,
-                outcome.reason), _FailurePile(FailureCause.LISTED,
-                                              outcome.reason)
-    return (FailureCause.UNKNOWN.value, subject.library,
-            outcome.clause), _FailurePile(FailureCause.UNKNOWN, "")
+        key = (FailureCause.LISTED.value, subject.library, outcome.reason)
+        return key, _FailurePile(FailureCause.LISTED, outcome.reason)
+    key = (FailureCause.UNKNOWN.value, subject.library, outcome.clause)
+    return key, _FailurePile(FailureCause.UNKNOWN, "")
 
 
 def _make_finding(key: tuple[str, ...], pile: _FailurePile,
                   texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
-    people = [subject for subject, _ in failures] or list(pile.holders.values())
-    worst = shown.verdict if shown else Verdict.HELD
-    level = shown.level if shown else Level.MAY
+    subjects = [subject for subject, _ in failures] or list(pile.holders.values())
+    worst, level = Verdict.HELD, Level.MAY
+    if shown:
+        worst, level = shown.verdict, shown.level
+    is_documented = pile.known_finding is not None and is_choice(pile.known_finding)
+    concerns = _concerns(failures, texts)
+    if subjects and not concerns:
+        concerns = (Concern(tuple(subjects), ()),)
     return AuditFinding(
         anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause,
         known_finding=pile.known_finding,
         says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
-        css=_finding_css(pile, worst, level),
-        libraries=tuple(dict.fromkeys(map(library_of, people))),
-        folders=tuple(dict.fromkeys(subject.library for subject in people)),
-        concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
-        items=len(failures), shown_outcome=shown)
-
-
-def _finding_css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
-    return shade_verdict(Verdict.EXPECTED if pile.known_finding and is_choice(pile.known_finding)
-                         else worst, level)
+        css=shade_verdict(Verdict.EXPECTED if is_documented else worst, level),
+        libraries=tuple(dict.fromkeys(map(library_of, subjects))),
+        folders=tuple(dict.fromkeys(subject.library for subject in subjects)),
+        concerns=concerns, items=len(failures), shown_outcome=shown)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
-    """The strictest clause first, then the gravest verdict, then a case that was diagnosed, then the smallest."""
-    measured = outcome.evidence.measured if outcome.evidence else None
-    size = measured.entries if measured else 0
-    # some are diagnosed at one dtype alone
-    is_bare = not (outcome.evidence and outcome.evidence.like)
-    return (LEVEL_WEIGHTS[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size,
+    """Sorts by level, then by verdict, then diagnosed cases first, then by size."""
+    evidence = outcome.evidence
+    size = evidence.measured.entries if evidence and evidence.measured else 0
+    # some failures are diagnosed at one dtype only
+    is_undiagnosed = not (evidence and evidence.like)
+    return (LEVEL_WEIGHTS[outcome.level], SIGNS[outcome.verdict].rank, is_undiagnosed, size,
             outcome.dtype is not DType.FLOAT32)
 
 
 def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
               texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:
-    """Subjects with the same complaints stand together; the most spoken of come first."""
-    alike: dict[tuple[Complaint, ...], list[JudgedSubject]] = {}
-    for subject, outcomes in _group_by_subject(failures):
-        alike.setdefault(_complaints_of_clauses(outcomes, texts), []).append(subject)
-    ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
-    return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
-
-
-def _group_by_subject(failures: Iterable[tuple[JudgedSubject,
-                                               Outcome]]) -> Iterable[tuple[JudgedSubject,
-                                                                            list[Outcome]]]:
-    found: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
+    """Groups subjects with the same complaints; the largest group comes first."""
+    by_subject: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
     for subject, outcome in failures:
-        found.setdefault(subject.number, (subject, []))[1].append(outcome)
-    return found.values()
+        by_subject.setdefault(subject.number, (subject, []))[1].append(outcome)
+    by_complaints: dict[tuple[Complaint, ...], list[JudgedSubject]] = {}
+    for subject, outcomes in by_subject.values():
+        by_complaints.setdefault(_complaints_of_clauses(outcomes, texts), []).append(subject)
+    ordered = sorted(by_complaints.items(), key=lambda item: -len(item[1]))
+    return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
 
 
 def _complaints_of_clauses(outcomes: Sequence[Outcome],
@@ -256,19 +254,20 @@ def _complaint_of_clause(clause: ClauseText, group: Sequence[Outcome]) -> Compla
                      shade_verdict(worst.verdict, worst.level))
 
 
-def _finding_gravity(told: AuditFinding) -> tuple[object, ...]:
-    return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None,
-            harm_rank(told.harm),
-            LEVEL_WEIGHTS[told.level], told.sign.rank, bool(told.documented_words),
-            -len(told.subjects), -told.items,
-            told.anchor)
+def _finding_gravity(finding: AuditFinding) -> tuple[object, ...]:
+    return (finding.cause is not FailureCause.UNKNOWN, finding.shown_outcome is None,
+            harm_rank(finding.harm), LEVEL_WEIGHTS[finding.level], finding.sign.rank,
+            bool(finding.documented_words), -len(finding.subjects), -finding.items,
+            finding.anchor)
 
 
-def _add_pictures_to_findings(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
-    """The findings with the pictures of the case that is shown, as long as the page has room for them."""
-    evidence = [told.shown_outcome.evidence if told.shown_outcome else None for told in found]
-    cases = [each.pictures if each else () for each in evidence]
+def _add_pictures_to_findings(findings: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
+    """Adds the pictures of the case that is shown while the page has room for them."""
+    outcomes = [finding.shown_outcome for finding in findings]
+    cases = [each.evidence.pictures if each and each.evidence else () for each in outcomes]
     drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE_FINDING)
-    return tuple(replace(told, omitted=len(pictures)) if grids is None else replace(told,
-                                                                                    pictures=grids)
-                 for told, pictures, grids in zip(found, cases, drawn, strict=True))
+    with_pictures = []
+    for finding, pictures, grids in zip(findings, cases, drawn, strict=True):
+        omitted = len(pictures) if grids is None else 0
+        with_pictures.append(replace(finding, pictures=grids or (), omitted=omitted))
+    return tuple(with_pictures)

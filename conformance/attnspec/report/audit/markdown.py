@@ -1,8 +1,9 @@
-"""An audit as a page of documentation in Markdown, made from its record and held to it by a test."""
+"""Writes an audit as a page of Markdown for the documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from attnspec.core.keywords import list_defaults
@@ -37,20 +38,20 @@ def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def audit_text(records: Sequence[RunRecord]) -> str:
-    """Writes in Markdown what was found, library by library. The text ends its line."""
+    """Writes in Markdown what was found, library by library, with a line end at its end."""
     joined = join_records(show_hidden(records))
-    looked = make_audit(joined)
-    parts = (_format_audit_head(looked, joined), _format_audit_table(looked),
-             _format_convention_table(looked),
-             _format_gradients(looked), _format_findings(looked),
-             _format_all_switches(looked), _format_missing_subjects(looked))
-    return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
+    audit = make_audit(joined)
+    lines = chain(_format_audit_head(audit, joined), _format_audit_table(audit),
+                  _format_convention_table(audit), _format_gradients(audit),
+                  _format_findings(audit), _format_all_switches(audit),
+                  _format_missing_subjects(audit))
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _format_audit_head(looked: Audit, joined: JoinedRecords) -> Lines:
+def _format_audit_head(audit: Audit, joined: JoinedRecords) -> Lines:
     yield _format_audit_title(joined)
     yield ""
-    yield f"{escape_text(looked.headline)}: {escape_text(looked.sentence)}"
+    yield f"{escape_text(audit.headline)}: {escape_text(audit.sentence)}"
     devices = f", on {', '.join(joined.devices)}" if joined.devices else ""
     for run in joined.runs:
         header = run.record.header
@@ -59,10 +60,9 @@ def _format_audit_head(looked: Audit, joined: JoinedRecords) -> Lines:
                f"{escape_text(format_moment(header.started))}{escape_text(devices)}.")
     yield ""
     yield ("This page is generated from the record, like the HTML page, which can be searched "
-           "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, "
-           "for all clauses and dtypes "
-           "that fail because of it. Its script exits with 1 if the finding holds, "
-           "and with 0 if it does not.")
+           "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all "
+           "clauses and dtypes that fail because of it. Its script exits with 1 if the finding "
+           "holds, and with 0 if it does not.")
     yield ""
 
 
@@ -70,44 +70,46 @@ def _format_audit_title(joined: JoinedRecords) -> str:
     """Names the subjects if they are few; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"
-    return f"# {', '.join(format_code(subject.card.id) for subject in joined.subjects)}: what was found"
+    names = ", ".join(format_code(subject.card.id) for subject in joined.subjects)
+    return f"# {names}: what was found"
 
 
-def _format_audit_table(looked: Audit) -> Lines:
+def _format_audit_table(audit: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("The most harmful results come first. The columns count clauses. Held: "
-           "of those that apply. Must, should, "
-           "may: violated, by level. By choice: violated only because of what the library "
-           "documents. Known: failures "
-           "that the manifest lists. Inapplicable: they do not apply. Undecided: no verdict.")
-    for shelf in looked.shelves:
+    yield ("The most harmful results come first. The columns count clauses. Held: of those that "
+           "apply. Must, should, may: violated, by level. By choice: violated only because of what "
+           "the library documents. Known: failures that the manifest lists. Inapplicable: they do "
+           "not apply. Undecided: no verdict.")
+    for shelf in audit.shelves:
         yield from ("", f"### {escape_text(shelf.library)}", "")
         if source := _format_library_source(shelf):
             yield from (source, "")
         yield from _format_rows(("implementation", "verdict", "held", "must", "should", "may",
-                                 "by choice", "known",
-                                 "inapplicable", "undecided", "closest that holds", "grade"),
+                                 "by choice", "known", "inapplicable", "undecided",
+                                 "closest that holds", "grade"),
                                 map(_format_cells, shelf.lines))
     yield ""
 
 
 def _format_library_source(shelf: LibraryTable) -> str:
     card = shelf.card
-    links = [format_link(name, url)
+    parts = [format_link(name, url)
              for name, url in (("home", card.homepage), ("issues", card.issues))
              if web_address(url)]
-    return ", ".join([*links, *([format_code(card.install)] if card.install else [])])
+    if card.install:
+        parts.append(format_code(card.install))
+    return ", ".join(parts)
 
 
 def _format_cells(line: SubjectLine) -> Sequence[str]:
-    c = line.counts
-    counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable,
-              c.undecided)
+    counts = line.counts
+    numbers = (counts.must, counts.should, counts.may, counts.chosen, counts.known + counts.odd,
+               counts.inapplicable, counts.undecided)
     grades = escape_text(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
     name = f"{format_code(line.subject.card.id)} {escape_text(line.subject.card.title)}"
-    return (name, escape_text(line.verdict), *map(str, counts), _format_closest_call(line.closest),
-            grades)
+    return (name, escape_text(line.verdict), counts.share, *map(str, numbers),
+            _format_closest_call(line.closest), grades)
 
 
 def _format_closest_call(call: Nearness | None) -> str:
@@ -116,72 +118,78 @@ def _format_closest_call(call: Nearness | None) -> str:
     return "–"
 
 
-def _format_convention_table(looked: Audit) -> Lines:
+def _format_convention_table(audit: Audit) -> Lines:
     yield "## Conventions"
     yield ""
-    yield ("What each implementation does where libraries differ, as a probe found it. *Italic*: declared, not "
-           "probed. ✗: the manifest says otherwise.")
+    yield ("What each implementation does where libraries differ, as a probe found it. *Italic*: "
+           "declared, not probed. ✗: the manifest says otherwise.")
     yield ""
-    titles = [column.title for _, column in looked.habits.columns]
+    titles = [column.title for _, column in audit.habits.columns]
     yield from _format_rows(("implementation", *titles),
-                            (_format_convention(each, looked) for each in looked.habits.customs))
+                            (_format_convention(each, audit) for each in audit.habits.customs))
     yield ""
-    noted = [(each.subject.card.id, _format_notes(each)) for each in looked.habits.customs]
-    yield from (f"- {format_code(name)}: {note}" for name, note in noted if note)
+    for each in audit.habits.customs:
+        if notes := _format_notes(each):
+            yield f"- {format_code(each.subject.card.id)}: {notes}"
     yield ""
 
 
 def _format_notes(each: Conventions) -> str:
-    """Tells what a manifest notes, which parameters are left alone, and what the library chose."""
+    """Lists a manifest's note, refusals, parameters at their defaults, and documented choices."""
     card = each.subject.card
-    defaults = f"Left at their defaults: {list_defaults(card.defaults)}." if card.defaults else ""
-    refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
-    choices = (f"Documented choice: {choice.says} {choice.documented}" for choice in each.choices)
-    return format_prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
+    parts = [card.note]
+    if card.refused:
+        parts.append(f"Refuses {'; '.join(card.refused)}.")
+    if card.defaults:
+        parts.append(f"Left at their defaults: {list_defaults(card.defaults)}.")
+    parts += [f"Documented choice: {choice.says} {choice.documented}" for choice in each.choices]
+    return format_prose(" ".join(filter(None, parts)))
 
 
-def _format_convention(each: Conventions, looked: Audit) -> Sequence[str]:
+def _format_convention(each: Conventions, audit: Audit) -> Sequence[str]:
     cells = ["; ".join(map(_format_answer, each.cells[place]))
-             for place, _ in looked.habits.columns]
+             for place, _ in audit.habits.columns]
     return format_code(each.subject.card.id), *cells
 
 
 def _format_answer(answer: ConventionAnswer) -> str:
-    told = escape_text(word_for_reader(answer.answer))
-    told = told if answer.is_probed else f"*{told}*"
-    forms = f" ({escape_text(', '.join(answer.forms))})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}"
-                    for dtypes, word in answer.other_answers)
-    against = (f" ✗ declared: {escape_text(word_for_reader(answer.claimed_answer))}"
-               if answer.is_contradiction else "")
-    return f"{told}{forms}{other}{against}"
+    text = _answer_text(answer.answer)
+    if not answer.is_probed:
+        text = f"*{text}*"
+    if answer.forms:
+        text += f" ({escape_text(', '.join(answer.forms))})"
+    for dtypes, other in answer.other_answers:
+        text += f", {dtypes}: {_answer_text(other)}"
+    if answer.is_contradiction:
+        text += f" ✗ declared: {_answer_text(answer.claimed_answer)}"
+    return text
 
 
-def _format_gradients(looked: Audit) -> Lines:
-    if not (found := looked.gradients):
+def _answer_text(answer: str) -> str:
+    return escape_text(word_for_reader(answer))
+
+
+def _format_gradients(audit: Audit) -> Lines:
+    if audit.gradients is None:
         return
     yield "## Gradients"
     yield ""
-    yield ("Of each implementation whose backward pass was judged. Held: "
-           "of the clauses about gradients that apply. "
-           "Rounds: where the backward pass rounds, as declared; what is not declared follows "
-           "from the forward pass "
-           "([the classes](gradients.md#what-is-declared)). Closest that holds: "
-           "the largest share of its bound that a "
-           "gradient used, by dtype. Hidden row: what a query for which every key is masked gets "
-           "(its own), and the "
-           "other queries beside it (others); nothing is claimed of its own unless its output is "
-           "zeros. Hidden key: "
-           "what a masked key gets.")
+    yield ("Of each implementation whose backward pass was judged. Held: of the clauses about "
+           "gradients that apply. Rounds: where the backward pass rounds, as declared; what is not "
+           "declared follows from the forward pass ([the classes](gradients.md#what-is-declared)). "
+           "Closest that holds: the largest share of its bound that a gradient used, by dtype. "
+           "Hidden row: what a query for which every key is masked gets (its own), and the other "
+           "queries beside it (others); nothing is claimed of its own unless its output is zeros. "
+           "Hidden key: what a masked key gets.")
     yield ""
     yield from _format_rows(("implementation", "held", "rounds", "closest that holds",
-                             "hidden row", "hidden key",
-                             "with respect to", "not judged"), map(_format_gradient, found.lines))
+                             "hidden row", "hidden key", "with respect to", "not judged"),
+                            map(_format_gradient, audit.gradients.lines))
     yield ""
-    for says, unjudged in found.unjudged_by_heading:
-        yield from (f"{says}:", "")
-        yield from (f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}"
-                    for each in unjudged)
+    for heading, unjudged in audit.gradients.unjudged_by_heading:
+        yield from (f"{heading}:", "")
+        for each in unjudged:
+            yield f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}"
         yield ""
 
 
@@ -193,45 +201,44 @@ def _format_gradient(line: GradientLine) -> Sequence[str]:
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
     return (format_code(line.subject.card.id), f"{line.held_share}{broken}", rounds,
             ", ".join(map(_format_closest_call, line.closest)), *answers,
-            escape_text(", ".join(line.given_arrays)),
-            escape_text(ungiven))
+            escape_text(", ".join(line.given_arrays)), escape_text(ungiven))
 
 
-def _format_findings(looked: Audit) -> Lines:
+def _format_findings(audit: Audit) -> Lines:
     yield "## What was found, library by library"
-    for folder in dict.fromkeys(shelf.lines[0].subject.library for shelf in looked.shelves):
-        found = [told for told in looked.all_findings if folder in told.folders]
-        if found:
-            names = [shelf.library
-                     for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
+    libraries: dict[str, list[str]] = {}
+    for shelf in audit.shelves:
+        libraries.setdefault(shelf.lines[0].subject.library, []).append(shelf.library)
+    for folder, names in libraries.items():
+        findings = [finding for finding in audit.all_findings if folder in finding.folders]
+        if findings:
             yield from ("", f"### Findings in {escape_text(', '.join(names))}")
-            for told in found:
-                yield from _format_finding(told)
+        for finding in findings:
+            yield from _format_finding(finding)
     yield ""
 
 
-def _format_finding(told: AuditFinding) -> Lines:
+def _format_finding(finding: AuditFinding) -> Lines:
     yield ""
-    yield f"#### {'Not yet explained: ' if told.is_open else ''}{format_prose(told.says)}"
+    yield f"#### {'Not yet explained: ' if finding.is_open else ''}{format_prose(finding.says)}"
     yield ""
-    yield from (f"- {name}: {text}" for name, text in _format_finding_facts(told) if text)
-    if told.known_finding and told.known_finding.script:
-        yield from ("", *fence_code(told.known_finding.script, told.known_finding.language))
+    yield from (f"- {name}: {text}" for name, text in _format_finding_facts(finding) if text)
+    if finding.known_finding and finding.known_finding.script:
+        yield from ("", *fence_code(finding.known_finding.script, finding.known_finding.language))
 
 
-def _format_finding_facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
-    yield "Versions", ", ".join(map(escape_text, told.libraries))
-    if told.known_finding:
-        yield "Harm", escape_text(told.harm.says) if told.harm else ""
-        yield "Documented", format_prose(told.known_finding.documented)
-        if web_address(told.known_finding.issue):
-            yield "Thread", format_link(name_thread(told.known_finding.issue),
-                                        told.known_finding.issue)
-    if told.shown_outcome is None:
+def _format_finding_facts(finding: AuditFinding) -> Iterator[tuple[str, str]]:
+    yield "Versions", ", ".join(map(escape_text, finding.libraries))
+    if known := finding.known_finding:
+        yield "Harm", escape_text(finding.harm.says) if finding.harm else ""
+        yield "Documented", format_prose(known.documented)
+        if web_address(known.issue):
+            yield "Thread", format_link(name_thread(known.issue), known.issue)
+    if finding.shown_outcome is None:
         yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
-        yield from _format_shown_case(told.shown_outcome)
-        yield "Complaining", "; ".join(map(_format_concern, told.concerns))
+        yield from _format_shown_case(finding.shown_outcome)
+        yield "Complaining", "; ".join(map(_format_concern, finding.concerns))
 
 
 def _format_shown_case(shown: Outcome) -> Iterator[tuple[str, str]]:
@@ -243,12 +250,15 @@ def _format_shown_case(shown: Outcome) -> Iterator[tuple[str, str]]:
         yield "Wrong", escape_text(evidence.wrong)
     if evidence and (explained := evidence.explained):
         yield "Cause", escape_text(f"{explained.cause}. {explained.advice}".strip())
-        yield "Paste", format_code(explained.declare) if explained.declare else ""
+        if explained.declare:
+            yield "Paste", format_code(explained.declare)
     yield "Seen", escape_text((evidence.sentence if evidence else "") or shown.reason)
-    if evidence:
-        yield "Case", format_code(evidence.case) if evidence.case else ""
-        yield "Margin", format_figure(evidence.measured.margin) if evidence.measured else ""
-    yield "Repeat it", format_code(shown.repeat) if shown.repeat else ""
+    if evidence and evidence.case:
+        yield "Case", format_code(evidence.case)
+    if evidence and evidence.measured:
+        yield "Margin", format_figure(evidence.measured.margin)
+    if shown.repeat:
+        yield "Repeat it", format_code(shown.repeat)
 
 
 def _format_concern(concern: Concern) -> str:
@@ -258,19 +268,21 @@ def _format_concern(concern: Concern) -> str:
     return f"{subjects} under {clauses}" if clauses else subjects
 
 
-def _format_all_switches(looked: Audit) -> Lines:
-    if not looked.habits.switches:
+def _format_all_switches(audit: Audit) -> Lines:
+    if not audit.habits.switches:
         return
     yield "## Switches"
     yield ""
-    yield "The same inputs with one switch changed. The table lists where the answers differ, with both answers."
-    for each in looked.habits.switches:
+    yield ("The same inputs with one switch changed. The table lists where the answers differ, with "
+           "both answers.")
+    quiet = []
+    for each in audit.habits.switches:
         if each.flips:
             yield from _format_switches(each)
-    quiet = [each for each in looked.habits.switches if not each.flips]
+        else:
+            quiet.append(format_code(each.subject.card.id))
     if quiet:
-        names = ", ".join(format_code(each.subject.card.id) for each in quiet)
-        yield from ("", f"No switch makes a difference: {names}.")
+        yield from ("", f"No switch makes a difference: {', '.join(quiet)}.")
     yield ""
 
 
@@ -283,18 +295,17 @@ def _format_switches(each: Switches) -> Lines:
 
 
 def _format_flip(flip: SwitchDifference) -> Sequence[str]:
-    answers = word_for_reader(flip.plain), word_for_reader(flip.flipped_answer)
-    return tuple(map(escape_text,
-                     (word_for_reader(flip.variant), flip.question_text, *answers, flip.dtypes,
-                      flip.manifest_word.value)))
+    cells = (word_for_reader(flip.variant), flip.question_text, word_for_reader(flip.plain),
+             word_for_reader(flip.flipped_answer), flip.dtypes, flip.manifest_word.value)
+    return tuple(map(escape_text, cells))
 
 
-def _format_missing_subjects(looked: Audit) -> Lines:
-    if looked.absent:
+def _format_missing_subjects(audit: Audit) -> Lines:
+    if audit.absent:
         yield from ("## What could not run", "")
-        for each in looked.absent:
-            names = ", ".join(filter(None, map(escape_text, (each.library, each.title))))
-            yield f"- {format_code(each.subject)} ({names}): {format_prose(each.reason)}"
+    for each in audit.absent:
+        names = ", ".join(filter(None, map(escape_text, (each.library, each.title))))
+        yield f"- {format_code(each.subject)} ({names}): {format_prose(each.reason)}"
 
 
 def _format_rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:

@@ -1,7 +1,4 @@
-"""The tables of an audit: a line a subject, a table a library; the clauses, by how subjects fared under each; and the
-backward pass of each implementation: where it rounds, how near it came to its bound, what it gives where practice is
-divided.
-"""
+"""Makes the tables of an audit: of libraries, of clauses, and of gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import groupby
+from itertools import chain, groupby
 
 from attnspec.core.declaration import Harm
 from attnspec.core.keyword import GRADIENTS_PROFILE
@@ -19,7 +16,15 @@ from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard, is_choice
 from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT_NAMES, SIGNS, Sign, overall_verdict, shared_reason
+from attnspec.report.figures import (
+    DECIDED,
+    FINDINGS,
+    SHORT_NAMES,
+    SIGNS,
+    Sign,
+    overall_verdict,
+    shared_reason,
+)
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict, tally_verdicts
 
 # the reading, and the question of a probe, that tell the grade
@@ -28,10 +33,11 @@ GRADE, ASKED = "precision grade", "precision"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Clauses by verdict, each as the gravest of its dtypes. `must`, `should`, `may`: those violated, by level.
+    """How many clauses have which verdict, each counted by the gravest of its dtypes.
 
-    known: listed deviations.  odd: deviations not as listed.  undecided: not run, or no claim was made.
-    chosen: violated by a documented choice and nothing else.  chosen_must: how many of those are `must` clauses.
+    must, should, may: violated, by level.  known: listed deviations.  odd: deviations not as
+    listed.  undecided: not run, or no claim was made.  chosen: violated only by a documented
+    choice.  chosen_must: how many of those are `must` clauses.
     """
 
     held: int
@@ -47,7 +53,7 @@ class Counts:
 
     @property
     def applicable(self) -> int:
-        """All clauses but those that cannot be put to it, and those that it documents not to keep."""
+        """The number of clauses that apply, documented choices left out."""
         return (self.held + self.must + self.should + self.may + self.known + self.odd
                 + self.undecided)
 
@@ -59,7 +65,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """How near an outcome came to its allowance, or how far beyond: its margin, the clause and the dtype."""
+    """How near an outcome came to its allowance: its margin, the clause and the dtype."""
 
     margin: float
     clause: str
@@ -67,7 +73,7 @@ class Nearness:
 
 
 class AuditStanding(Enum):
-    """How a subject fares in the audit, gravest first."""
+    """How a subject stands in the audit, the gravest first."""
 
     BREAKS = "breaks a must clause"
     UNFINISHED = "not judged to the end"
@@ -82,10 +88,11 @@ class AuditStanding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubjectLine:
-    """A subject. closest: of what it holds, what came nearest to its allowance.  grades: pairs of dtype and grade.
+    """A subject in the table of its library.
 
-    cases: how many were tried.
-    harm: the gravest of what makes it break `must` clauses, if anybody has said.  is_explained: whether all of it is.
+    closest: what came nearest to its allowance, of what holds.  grades: pairs of a dtype and a
+    precision grade.  cases: how many were tried.  harm: the gravest of what makes it break `must`
+    clauses, if it is known.  is_explained: whether findings explain all of that.
     """
 
     subject: JudgedSubject
@@ -98,7 +105,7 @@ class SubjectLine:
 
     @property
     def audit_standing(self) -> AuditStanding:
-        """How the subject stands: what breaks a clause breaks it, however much else was not judged."""
+        """How the subject stands. A broken clause counts before what was not judged."""
         if self.breaks:
             return AuditStanding.BREAKS
         if self.subject.broken_reason or self.counts.undecided or not self.counts.held:
@@ -110,14 +117,18 @@ class SubjectLine:
     @property
     def verdict(self) -> str:
         """How the subject stands, in words, with the gravest of what it does."""
-        cause = self.harm.says if self.harm else ""
-        return ": ".join(filter(None, (self.audit_standing.value, cause if self.is_explained else "not yet explained")))
+        words = [self.audit_standing.value]
+        if not self.is_explained:
+            words.append("not yet explained")
+        elif self.harm:
+            words.append(self.harm.says)
+        return ": ".join(words)
 
     @property
     def weight(self) -> tuple[int, ...]:
-        """What matters most comes first, and what nobody has explained before it: it may be anything."""
-        return (self.audit_standing.rank, harm_rank(self.harm) if self.is_explained else -1,
-                -self.counts.must)
+        """A key to sort by: what matters most comes first, unexplained failures before it."""
+        harm = harm_rank(self.harm) if self.is_explained else -1
+        return self.audit_standing.rank, harm, -self.counts.must
 
     @property
     def breaks(self) -> bool:
@@ -127,7 +138,10 @@ class SubjectLine:
 
 @dataclass(frozen=True, slots=True)
 class LibraryTable:
-    """The subjects of one library at one version. `card`: that of the first, for where the library comes from."""
+    """The subjects of one library at one version.
+
+    card: the first subject's, which says where the library comes from.
+    """
 
     library: str
     card: SubjectCard
@@ -135,19 +149,16 @@ class LibraryTable:
 
 
 def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
-    """Every library, that with the gravest line first, and its gravest line first."""
+    """Makes the tables of all libraries; the gravest table and the gravest line come first."""
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
-    made = [LibraryTable(name, people[0].card,
-                         tuple(sorted((_make_subject_line(joined, each) for each in people),
-                                      key=_gravity_of_line)))
-            for (_, name), people in groups.items()]
-    return tuple(sorted(made, key=lambda shelf: shelf.lines[0].weight))
-
-
-def _gravity_of_line(line: SubjectLine) -> tuple[int, ...]:
-    return line.weight
+    tables = []
+    for (_, name), subjects in groups.items():
+        lines = [_make_subject_line(joined, subject) for subject in subjects]
+        lines.sort(key=lambda line: line.weight)
+        tables.append(LibraryTable(name, subjects[0].card, tuple(lines)))
+    return tuple(sorted(tables, key=lambda table: table.lines[0].weight))
 
 
 def _make_subject_line(joined: JoinedRecords, subject: JudgedSubject) -> SubjectLine:
@@ -161,59 +172,68 @@ def _make_subject_line(joined: JoinedRecords, subject: JudgedSubject) -> Subject
 
 
 def _gravest_harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
-    """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
-    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
-             if outcome.verdict in FAILURES and outcome.level is Level.MUST]
-    harms = [cause.harm for each in found for cause in each if not is_choice(cause)]
-    return min(harms, key=harm_rank, default=None), all(found)
+    """The gravest reason for breaking `must` clauses, and whether all of them are explained."""
+    harms, is_explained = list[Harm | None](), True
+    for outcome in outcomes:
+        if outcome.verdict in FAILURES and outcome.level is Level.MUST:
+            findings = tuple(explaining_findings(subject, outcome))
+            is_explained = is_explained and bool(findings)
+            harms += [finding.harm for finding in findings if not is_choice(finding)]
+    return min(harms, key=harm_rank, default=None), is_explained
 
 
 def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome]]) -> Counts:
-    """The clauses of a subject by verdict; groups: the outcomes of each."""
-    chosen: list[Level] = []
-    found: Counter[tuple[Verdict, Level]] = Counter()
-    for group in groups:
-        if are_chosen(subject, group):
-            chosen.append(group[0].level)
-        else:
-            found[overall_verdict(outcome.verdict for outcome in group), group[0].level] += 1
+    """Counts the clauses of a subject by verdict. groups: the outcomes of each clause."""
     by_verdict: Counter[Verdict] = Counter()
-    by_level: Counter[Level] = Counter()
-    for (verdict, level), number in found.items():
-        by_verdict[verdict] += number
-        by_level[level] += number if verdict in FAILURES else 0
+    chosen: Counter[Level] = Counter()
+    failing: Counter[Level] = Counter()
+    for group in groups:
+        level = group[0].level
+        if are_chosen(subject, group):
+            chosen[level] += 1
+            continue
+        verdict = overall_verdict(outcome.verdict for outcome in group)
+        by_verdict[verdict] += 1
+        if verdict in FAILURES:
+            failing[level] += 1
     return Counts(
-        held=by_verdict[Verdict.HELD], must=by_level[Level.MUST], should=by_level[Level.SHOULD],
-        may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED],
-        odd=by_verdict[Verdict.UNEXPECTED],
-        inapplicable=by_verdict[Verdict.INAPPLICABLE],
+        held=by_verdict[Verdict.HELD], must=failing[Level.MUST], should=failing[Level.SHOULD],
+        may=failing[Level.MAY], known=by_verdict[Verdict.EXPECTED],
+        odd=by_verdict[Verdict.UNEXPECTED], inapplicable=by_verdict[Verdict.INAPPLICABLE],
         undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN],
-        chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
+        chosen=chosen.total(), chosen_must=chosen[Level.MUST])
 
 
 def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
-    """Finds the case that came nearest to its allowance."""
-    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause,
-                      SHORT_NAMES[outcome.dtype])
-             for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
-    return max(calls, key=lambda call: call.margin, default=None)
+    """Finds the case that came nearest to its allowance; NaN counts as beyond it."""
+    cases = []
+    for outcome in outcomes:
+        if outcome.worst is not None and outcome.cases:
+            margin = outcome.worst.margin
+            if math.isnan(margin):
+                margin = math.inf
+            cases.append(Nearness(margin, outcome.clause, SHORT_NAMES[outcome.dtype]))
+    return max(cases, key=lambda case: case.margin, default=None)
 
 
 def _grades(joined: JoinedRecords, subject: JudgedSubject,
             outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
-    """Reads the precision grades from the engine's instrument, else from the answers to a probe."""
+    """Reads the precision grades off the engine's instrument, or else off a probe."""
     asked = {probe.dtype: found.answer
              for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
     read = {outcome.dtype: str(reading.value)
             for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
-    told: Mapping[DType, str] = {**asked, **read}
-    return tuple((SHORT_NAMES[dtype], told[dtype]) for dtype in DType if dtype in told)
+    grades: Mapping[DType, str] = {**asked, **read}
+    return tuple((SHORT_NAMES[dtype], grades[dtype]) for dtype in DType if dtype in grades)
 
 
 @dataclass(frozen=True, slots=True)
 class ClauseTally:
-    """A clause. `tally`: subjects by verdict, gravest first; `worst` of them: None where nobody was asked."""
+    """A clause with the number of subjects by verdict, the gravest verdict first.
+
+    worst: the gravest verdict; None if the clause was asked of nobody.
+    """
 
     number: int
     clause: ClauseText
@@ -224,7 +244,7 @@ class ClauseTally:
 
 
 def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
-    """Tallies the clauses of all subjects, by theme."""
+    """Counts subjects by verdict under every clause, by theme."""
     entries = [_tally_clause(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group))
                  for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
@@ -232,11 +252,14 @@ def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, 
 
 def _tally_clause(joined: JoinedRecords, number: int) -> ClauseTally:
     clause = joined.clauses[number]
-    asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
-    verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
-    worst: Verdict | None = overall_verdict(verdicts) if verdicts else None
-    return ClauseTally(number, clause, tally_verdicts(verdicts), SIGNS[worst] if worst else None,
-                 shade_verdict(worst, clause.level) if worst else "idle",
+    verdicts = [overall_verdict(outcome.verdict for outcome in outcomes)
+                for subject in joined.subjects
+                if (outcomes := joined.outcomes_of(subject, clause.id))]
+    sign, css = None, "idle"
+    if verdicts:
+        worst = overall_verdict(verdicts)
+        sign, css = SIGNS[worst], shade_verdict(worst, clause.level)
+    return ClauseTally(number, clause, tally_verdicts(verdicts), sign, css,
                        clause.id in joined.changed_clauses)
 
 
@@ -259,13 +282,13 @@ _PARAMETERS = "params"
 
 @dataclass(frozen=True, slots=True)
 class GradientLine:
-    """A subject whose gradients were judged.  held_share: of the clauses that apply to it, as `SubjectLine.counts` has
-    them.
+    """A subject whose gradients were judged.
 
-    broken_clauses: the clauses that it does not keep.  rounds: pairs of a dtype and where its backward pass rounds
-    there, as declared.  closest: at each dtype, of the clauses that it holds, which came nearest to its bound.  row,
-    key: what there is for a query that sees no key, and for a masked key.  given_arrays: with respect to what gradients
-    were judged.  ungiven: with respect to what else there might be some, by the reason why they were not.
+    held_share: of the clauses that apply to it.  broken_clauses: those that it fails.  rounds:
+    pairs of a dtype and where the backward pass rounds there, as declared.  closest: at each
+    dtype, the case that came nearest to its bound, of what holds.  row, key: the gradients of a
+    query that sees no key, and of a masked key.  given_arrays: the inputs whose gradients were
+    judged.  ungiven: other inputs, by the reason why their gradients were not.
     """
 
     subject: JudgedSubject
@@ -289,8 +312,10 @@ class UnjudgedGradients:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The table.  partly_judged: why some were judged with respect to some things alone.  never_judged: why others not
-    at all.
+    """The table of gradients.
+
+    partly_judged: why some inputs of judged subjects were not.  never_judged: why other subjects
+    were not judged at all.
     """
 
     lines: tuple[GradientLine, ...]
@@ -299,7 +324,7 @@ class Gradients:
 
     @property
     def unjudged_by_heading(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
-        """Both lists under their headings; an empty one is left out."""
+        """Both lists of reasons under their headings; an empty list is left out."""
         return tuple(each for each in ((_PARTLY_HEADING, self.partly_judged),
                                        (_WHOLLY_HEADING, self.never_judged)) if each[1])
 
@@ -308,27 +333,21 @@ ByClause = Mapping[ClauseText, Sequence[Outcome]]
 
 
 def describe_gradients(joined: JoinedRecords) -> Gradients | None:
-    """Look at what was judged of gradients; None if none was."""
+    """Makes the table of gradients; None if no gradients were judged."""
     clauses = [clause for clause in joined.clauses if clause.profile == GRADIENTS_PROFILE]
-    asked = [(subject, _gradient_outcomes(joined, subject, clauses))
-             for subject in joined.subjects]
-    judged = [(subject, outcomes) for subject, outcomes in asked if _is_judged(outcomes)]
-    lines = tuple(_gradient_line(joined, subject, outcomes) for subject, outcomes in judged)
-    others = [(subject, outcomes)
-              for subject, outcomes in asked if outcomes and not _is_judged(outcomes)]
-    if lines:
-        return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others))
-    return None
-
-
-def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject,
-                       clauses: Iterable[ClauseText]) -> ByClause:
-    found = {clause: joined.outcomes_of(subject, clause.id) for clause in clauses}
-    return {clause: outcomes for clause, outcomes in found.items() if outcomes}
-
-
-def _is_judged(outcomes: ByClause) -> bool:
-    return any(_decides_gradients(each) for each in outcomes.values())
+    lines, others = [], list[tuple[str, str]]()
+    for subject in joined.subjects:
+        outcomes = {clause: joined.outcomes_of(subject, clause.id) for clause in clauses}
+        outcomes = {clause: each for clause, each in outcomes.items() if each}
+        every = [*chain.from_iterable(outcomes.values())]
+        if _decides_gradients(every):
+            lines.append(_gradient_line(joined, subject, outcomes))
+        elif every:
+            others.append((_unjudged_reason(subject.card, every), subject.label))
+    if not lines:
+        return None
+    partly = ((reason, line.subject.label) for line in lines for reason in line.ungiven)
+    return Gradients(tuple(lines), _group_reasons(partly), _group_reasons(others))
 
 
 def _decides_gradients(outcomes: Iterable[Outcome]) -> bool:
@@ -337,46 +356,48 @@ def _decides_gradients(outcomes: Iterable[Outcome]) -> bool:
 
 def _gradient_line(joined: JoinedRecords, subject: JudgedSubject,
                    outcomes: ByClause) -> GradientLine:
-    named = _group_by_input(outcomes)
+    given, ungiven = [], []
+    for name, each in _group_by_input(outcomes).items():
+        if _decides_gradients(each):
+            given.append(name)
+        elif _takes_input(subject.card, name):
+            ungiven.append((_unjudged_reason(subject.card, each), name))
     return GradientLine(
         subject, counted_by_verdict(subject, outcomes.values()).share,
         tuple(_broken_clauses(subject, outcomes)),
         _rounding_of_backward(subject.card), tuple(_closest_gradients(subject, outcomes)),
         (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)),
          *_answers_of_others(group_answers(joined, subject, ROW_QUESTION))),
-        group_answers(joined, subject, KEY_QUESTION),
-        tuple(name for name, each in named.items() if _decides_gradients(each)),
-        _group_by_first((_unjudged_reason(subject.card, each), name)
-                        for name, each in named.items()
-                        if not _decides_gradients(each) and _takes_input(subject.card, name)))
+        group_answers(joined, subject, KEY_QUESTION), tuple(given), _group_by_first(ungiven))
 
 
 def _group_by_input(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
-    """The outcomes by what the gradient is with respect to, as far as a clause is about one thing: inputs first."""
+    """Groups the outcomes of clauses about one gradient by its input."""
     named = {_differentiated_input(clause): each for clause, each in outcomes.items()}
     order = (*(name for name in _INPUTS if name in named), *named)
     return {name: named[name] for name in order if name}
 
 
 def _differentiated_input(clause: ClauseText) -> str:
-    """Names the input whose gradient a clause is about: `query` of `gradients.of_query`; else empty."""
-    name = (clause.id.removeprefix(_GRADIENT_CLAUSE).replace("_", " ")
-            if clause.id.startswith(_GRADIENT_CLAUSE) else "")
+    """The input whose gradient a clause is about: `query` of `gradients.of_query`."""
+    if not clause.id.startswith(_GRADIENT_CLAUSE):
+        return ""
+    name = clause.id.removeprefix(_GRADIENT_CLAUSE).replace("_", " ")
     is_array = name in _INPUTS or (name in KEYWORDS and KEYWORDS[name].axes)
     return name if is_array or _PARAMETERS in clause.needs else ""
 
 
 def _takes_input(card: SubjectCard, name: str) -> bool:
-    """Whether a subject takes that input; of a layer, whether it takes parameters."""
+    """Whether a subject takes that input; parameters are taken by layers."""
     if name in KEYWORDS:
         return KEYWORDS[name].profile in card.claims
     return name in _INPUTS or card.kind == Kind.LAYER.value
 
 
 def _unjudged_reason(card: SubjectCard, outcomes: Sequence[Outcome]) -> str:
-    """Why it was not decided, in words that several subjects may share."""
-    told = next((outcome.reason for outcome in outcomes if outcome.reason), "no claim was made")
-    return shared_reason(card.id, told)
+    """Why gradients were not judged, in words that several subjects may share."""
+    reason = next((outcome.reason for outcome in outcomes if outcome.reason), "no claim was made")
+    return shared_reason(card.id, reason)
 
 
 def _broken_clauses(subject: JudgedSubject, outcomes: ByClause) -> Iterator[ClauseText]:
@@ -391,16 +412,19 @@ def _rounding_of_backward(card: SubjectCard) -> tuple[tuple[str, str], ...]:
 
 
 def _closest_gradients(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
-    held = [outcome for each in outcomes.values()
-            for outcome in each if outcome.verdict is Verdict.HELD]
-    found = (closest_case(outcome for outcome in held if outcome.dtype is dtype)
-             for dtype in subject.dtypes)
-    yield from filter(None, found)
+    held = [outcome for outcome in chain.from_iterable(outcomes.values())
+            if outcome.verdict is Verdict.HELD]
+    for dtype in subject.dtypes:
+        closest = closest_case(outcome for outcome in held if outcome.dtype is dtype)
+        if closest:
+            yield closest
 
 
 def _own_answers(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
-    """What the clause found of the row's own gradient. Nothing but zeros is ever claimed of it, so that it was zeros
-    where all entries were claimed.
+    """What the clause found of the gradient of a query that sees no key.
+
+    The clause claims nothing of it but zeros. So it was zeros if all entries were claimed and
+    held.
     """
     asks = "What is the gradient of a query for which every key is masked?"
     worst = [outcome.worst
@@ -419,26 +443,13 @@ def _answers_of_others(answers: Iterable[ConventionAnswer]) -> Iterator[Conventi
         yield replace(each, forms=(": ".join(filter(None, (OTHERS, ", ".join(each.forms)))),))
 
 
-def _partly_unjudged(lines: Iterable[GradientLine]) -> tuple[UnjudgedGradients, ...]:
-    return _group_reasons((reason, line.subject.label) for line in lines
-                          for reason in line.ungiven)
-
-
-def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject,
-                                              ByClause]]) -> tuple[UnjudgedGradients, ...]:
-    flat = ((subject, [one for each in outcomes.values() for one in each])
-            for subject, outcomes in subjects)
-    return _group_reasons((_unjudged_reason(subject.card, told), subject.label)
-                          for subject, told in flat)
-
-
 def _group_reasons(pairs: Iterable[tuple[str, str]]) -> tuple[UnjudgedGradients, ...]:
     return tuple(UnjudgedGradients(reason, labels)
                  for reason, labels in _group_by_first(pairs).items())
 
 
 def _group_by_first(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return {key: tuple(values) for key, values in found.items()}
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}

@@ -1,16 +1,16 @@
 """All that the page of an audit, and its text, speak of.
 
-The matrix has one small square a subject and clause, and what stands behind each as one compact text.
+The matrix has one small square a subject and clause, and what stands behind each as one compact
+text.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, product
 from string import ascii_lowercase
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
@@ -49,10 +49,11 @@ _AS_BEFORE, _NOT_ASKED = "", "-"  # a cell like the one to its left, and one tha
 
 @dataclass(frozen=True, slots=True)
 class AuditSquare:
-    """`css` is one letter (with another where the dtypes disagree), or none where the clause is held or inapplicable.
+    """A cell of the audit's matrix.
 
-    `sign` is empty where the clause is inapplicable, for which the style sheet draws one, or where nobody asked. Such
-    squares side by side are one, over several `columns`.
+    css: a letter for the verdict, and another if the dtypes differ; empty if the clause is held or
+    inapplicable.  sign: empty if the clause is inapplicable (the style sheet draws a sign) or was
+    not asked.  columns: over how many columns it goes; such cells side by side are one.
     """
 
     css: str
@@ -62,9 +63,10 @@ class AuditSquare:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """themes: names with their clauses.  rows: a subject with its squares, in the clauses' order, blank ones merged.
+    """The matrix of an audit.
 
-    cell_data: JSON of what a cell tells when it is asked, see `_behind`.
+    themes: their names with their clauses.  rows: a subject with its squares, in the order of the
+    clauses.  cell_data: JSON of what a cell shows when it is clicked, see `_encode_cell_data`.
     """
 
     themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
@@ -77,14 +79,15 @@ SQUARE_NOT_ASKED = AuditSquare("x", "")
 
 
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
-    """Makes the matrix: all subjects under all clauses."""
+    """Makes the matrix of all subjects and all clauses."""
     themes = tuple((name, tuple(group))
                    for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
-    rows = tuple((subject,
-                  tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
-                                             for clause in joined.clauses)))
-                 for subject in joined.subjects)
-    return Cells(themes, rows, _encode_cell_data(joined, findings))
+    rows = []
+    for subject in joined.subjects:
+        squares = (_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
+                   for clause in joined.clauses)
+        rows.append((subject, tuple(_merge_plain_squares(squares))))
+    return Cells(themes, tuple(rows), _encode_cell_data(joined, findings))
 
 
 def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
@@ -93,24 +96,28 @@ def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> A
     if are_chosen(subject, outcomes):
         return CHOSEN_SQUARE
     verdict = overall_verdict(outcome.verdict for outcome in outcomes)
-    failing = "v" if outcomes[0].level is Level.MUST else "s"
-    css = failing if verdict in FAILURES else _VERDICT_LETTERS[verdict]
-    asked = {outcome.verdict
-             for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
-    sign = "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign
-    return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
+    if verdict in FAILURES:
+        css = "v" if outcomes[0].level is Level.MUST else "s"
+    else:
+        css = _VERDICT_LETTERS[verdict]
+    verdicts = {outcome.verdict for outcome in outcomes} - {Verdict.INAPPLICABLE}
+    if len(verdicts) > 1:
+        css = f"{css} m".strip()
+    return AuditSquare(css, "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign)
 
 
 def _merge_plain_squares(squares: Iterable[AuditSquare]) -> Iterator[AuditSquare]:
-    """Squares without a sign that stand side by side are one: they are two thirds of all."""
+    """Merges squares without a sign that stand side by side; they are two thirds of all."""
     for square, run in groupby(squares):
-        columns = len(tuple(run))
-        yield from [replace(square, columns=columns)] if not square.sign else [square] * columns
+        if square.sign:
+            yield from run
+        else:
+            yield replace(square, columns=len(tuple(run)))
 
 
 @dataclass(slots=True)
 class _Reasons:
-    """Reasons by number: most are said hundreds of times."""
+    """Numbers reasons, most of which are given hundreds of times."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -120,28 +127,31 @@ class _Reasons:
 
 
 def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> str:
-    """Writes what the page's script reads, as JSON: a row of `cells` for each subject, and their legend.
+    """Writes as JSON what the page's script reads: a row of cells for each subject.
 
-    Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
-    is, for every dtype of the subject (`dtypes`), a digit, the place of its verdict in `signs`, then its margin, then
-    after `~` the number of its reason. Dtypes are parted by `|`; where all have the same verdict and reason there is
-    one text with the largest margin, and where one dtype alone was asked, a letter tells its place. After `@` stand the
-    numbers of the findings that explain it.
+    Cells are separated by `;`. An empty cell is like the one before it, and `-` was not asked. Any
+    other cell has a text for each dtype of the subject (`dtypes`), separated by `|`: a digit,
+    which is the place of the verdict in `signs`, then the margin, then after `~` the number of the
+    reason. If all dtypes have the same verdict and reason, there is one text with the largest
+    margin. If only one dtype was asked, a letter before the text gives its place. After `@` stand
+    the numbers of the findings that explain the failure.
     """
-    reasons, meant = _Reasons(), _findings_by_cell(findings)
-    told = [_encode_row([_encode_cell(subject, joined.outcomes_of(subject, clause.id),
-                                      meant.get((subject.number, clause.id), ()),
-                                      reasons)
-                         for clause in joined.clauses]) for subject in joined.subjects]
-    held = {
+    reasons, findings_of = _Reasons(), _findings_by_cell(findings)
+    rows = []
+    for subject in joined.subjects:
+        cells = [_encode_cell(subject, joined.outcomes_of(subject, clause.id),
+                              findings_of.get((subject.number, clause.id), ()), reasons)
+                 for clause in joined.clauses]
+        rows.append(_encode_row(cells))
+    data = {
         "signs": [sign.sign for sign in SIGNS.values()],
         "words": [sign.word for sign in SIGNS.values()],
         "dtypes": [[SHORT_NAMES[dtype] for dtype in subject.dtypes]
                    for subject in joined.subjects],
-        "reasons": list(reasons.numbers), "cells": told,
+        "reasons": list(reasons.numbers), "cells": rows,
         "findings": [finding.anchor for finding in findings]}
     # "</script>" inside would end the element that it stands in
-    return json.dumps(held, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _encode_row(cells: Sequence[str]) -> str:
@@ -151,44 +161,49 @@ def _encode_row(cells: Sequence[str]) -> str:
 
 
 def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
-    """The numbers of the findings that complain of a subject under a clause."""
-    found: dict[tuple[int, str], list[int]] = {}
+    """The numbers of the findings about each pair of a subject and a clause."""
+    numbers: dict[tuple[int, str], list[int]] = {}
     for number, finding in enumerate(findings):
         for concern in finding.concerns:
-            for subject in concern.subjects:
-                for complaint in concern.complaints:
-                    found.setdefault((subject.number, complaint.clause.id), []).append(number)
-    return found
+            for subject, complaint in product(concern.subjects, concern.complaints):
+                cell = (subject.number, complaint.clause.id)
+                numbers.setdefault(cell, []).append(number)
+    return numbers
 
 
 def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int],
                  reasons: _Reasons) -> str:
     if not outcomes:
         return _NOT_ASKED
-    told = _cells_of_all_dtypes(subject, outcomes, reasons)
+    text = _cells_of_all_dtypes(subject, outcomes, reasons)
     if findings:
-        return f"{told}@{','.join(map(str, findings))}"
-    return told
+        return f"{text}@{','.join(map(str, findings))}"
+    return text
 
 
 def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome],
                          reasons: _Reasons) -> str:
-    """Writes one text for all dtypes where they say the same but for the margin, else a text each."""
-    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome))
-            for outcome in outcomes}
+    """Writes one text for all dtypes if their verdicts are the same, else one for each."""
+    verdicts = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome))
+                for outcome in outcomes}
     margins = {outcome.dtype: _largest_margin(outcome) for outcome in outcomes}
-    if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
-        return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
-    told = {dtype: _format_verdict(*each, margins[dtype], reasons) for dtype, each in said.items()}
-    if len(told) == 1:
-        (dtype, alone), = told.items()
-        return f"{ascii_lowercase[subject.dtypes.index(dtype)]}{alone}"
-    return "|".join(told.get(dtype, "") for dtype in subject.dtypes)
+    if len(set(verdicts.values())) == 1 and len(verdicts) == len(subject.dtypes):
+        return _format_verdict(*verdicts[outcomes[0].dtype], max(margins.values()), reasons)
+    texts = {dtype: _format_verdict(*each, margins[dtype], reasons)
+             for dtype, each in verdicts.items()}
+    if len(texts) == 1:
+        [(dtype, text)] = texts.items()
+        return f"{ascii_lowercase[subject.dtypes.index(dtype)]}{text}"
+    return "|".join(texts.get(dtype, "") for dtype in subject.dtypes)
 
 
 def _format_verdict(verdict: Verdict, reason: str, margin: float, reasons: _Reasons) -> str:
-    number = f"~{reasons.number(reason)}" if reason else ""
-    return f"{_VERDICTS.index(verdict)}{_shorten_margin(margin) if margin > _UNMEASURED else ''}{number}"
+    text = str(_VERDICTS.index(verdict))
+    if margin > _UNMEASURED:
+        text += _shorten_margin(margin)
+    if reason:
+        text += f"~{reasons.number(reason)}"
+    return text
 
 
 _UNMEASURED = -1.0
@@ -204,23 +219,25 @@ def _largest_margin(outcome: Outcome) -> float:
 
 
 def _reason_in_cell(subject: JudgedSubject, outcome: Outcome) -> str:
-    """Why something failed is told by its finding, so that reasons are few."""
+    """The reason of a verdict; empty for failures, which have findings instead."""
     if outcome.verdict in EXPLAINED_VERDICTS:
         return ""
     return shared_reason(subject.card.id, outcome.reason)
 
 
 def _shorten_margin(margin: float) -> str:
-    """Two digits, in as few signs as a script can read: `.31`, `2e-5`, `Infinity`."""
+    """Writes a margin in two digits, as short as a script can read: `.31`, `2e-5`, `Infinity`."""
     if math.isinf(margin):
         return "Infinity"
-    return re.sub(r"^0(?=\.)", "",
-                  re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
+    digits, exponent, power = f"{margin:.2g}".partition("e")
+    if exponent:
+        return f"{digits}e{int(power)}"
+    return digits.removeprefix("0") if digits.startswith("0.") else digits
 
 
 @dataclass(frozen=True, slots=True)
 class CitedWork:
-    """A work that a clause cites. `url` is a foreign text."""
+    """A work that a clause cites. url: a foreign text."""
 
     title: str
     url: str
@@ -228,17 +245,17 @@ class CitedWork:
 
 @dataclass(frozen=True, slots=True)
 class Works:
-    """The works in the order in which they are first cited."""
+    """All cited works, in the order in which clauses cite them."""
 
     all: tuple[CitedWork, ...]
 
     def anchor(self, quoted: QuotedSource) -> str:
-        """The place on the page that tells of a cited work."""
+        """The anchor of a cited work on the page."""
         return f"work-{self.all.index(_cited_work(quoted))}"
 
 
 def cited_works(clauses: Iterable[ClauseText]) -> Works:
-    """The works that clauses cite, each once."""
+    """Collects the works that clauses cite, each once."""
     return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses
                                      for quoted in clause.because)))
 
@@ -274,7 +291,7 @@ _STANDING_HEADINGS: Mapping[AuditStanding, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AlikeSubjects:
-    """Implementations that fared alike: a row of squares in the picture at the head of the page."""
+    """Implementations with the same standing: a row of squares at the head of the page."""
 
     css: str
     says: str
@@ -283,9 +300,10 @@ class AlikeSubjects:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit. `findings`: those that anything explains; `unexplained` and `listed` (deviations) stand apart.
+    """All that the page of an audit shows.
 
-    gradients: None where none were judged.
+    findings: those that explain failures.  unexplained: failures without a finding.
+    listed_findings: deviations that manifests list.  gradients: None if none were judged.
     """
 
     shelves: tuple[LibraryTable, ...]
@@ -311,84 +329,84 @@ class Audit:
 
     @property
     def explaining_findings(self) -> tuple[AuditFinding, ...]:
-        """The findings that explain a failure of this record; the others came of probing or reading."""
+        """The findings that explain a failure of this record, not only a probe's answer."""
         return tuple(told for told in self.findings if told.shown_outcome is not None)
 
     @property
     def open_failures(self) -> int:
-        """How many failures no finding explains."""
+        """How many failures have no finding."""
         return sum(told.items for told in self.unexplained)
 
     @property
     def headline(self) -> str:
-        """What was judged, in one line."""
+        """How many implementations and libraries were judged."""
         libraries = len({shelf.card.id.partition("/")[0] for shelf in self.shelves})
-        many = "libraries" if libraries != 1 else "library"
-        return f"{count_noun(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
+        implementations = count_noun(len(self.lines), "implementation")
+        return f"{implementations} of attention from {count_noun(libraries, 'library')} tested"
 
     @property
     def alike_subjects(self) -> tuple[AlikeSubjects, ...]:
-        """The subjects by how they stand, the gravest first in each row."""
-        rows = ((*words,
-                 tuple(sorted((line for line in self.lines if line.audit_standing is standing),
-                              key=lambda line: line.weight)))
-                for standing, words in _STANDING_HEADINGS.items())
-        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines)
-                     for css, many, one, lines in rows
-                     if lines)
+        """The subjects by standing, the gravest first in each row."""
+        rows = []
+        for standing, (css, says_of_many, says_of_one) in _STANDING_HEADINGS.items():
+            lines = [line for line in self.lines if line.audit_standing is standing]
+            lines.sort(key=lambda line: line.weight)
+            if lines:
+                says = says_of_one if len(lines) == 1 else says_of_many
+                rows.append(AlikeSubjects(css, says, tuple(lines)))
+        return tuple(rows)
 
     @property
     def sentence(self) -> str:
-        """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        return (f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. "
-                f"{self.explained_text}")
+        """How the subjects stand, and how many failures are explained."""
+        counts = ", ".join(f"{len(row.lines)} {row.says}" for row in self.alike_subjects)
+        return f"{counts}. {self.explained_text}"
 
     @property
     def explained_text(self) -> str:
-        """How much of what failed is explained."""
+        """How many failures are explained, and by how many findings."""
         known, rest = len(self.explaining_findings), self.open_failures
-        if not known:
-            if rest:
-                return f"None of the {count_noun(rest, 'failure')} is explained yet."
+        if not known and not rest:
             return "Nothing failed."
-        explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
-        whole = f"all but {rest} of the failures" if rest else "every failure"
-        choices = sum(told.is_choice for told in self.explaining_findings)
-        marked = (f"; {choices} of them "
-                  f"{'is a documented choice' if choices == 1 else 'are documented choices'}")
-        return (f"{explain} {whole}, each with a case and a script that shows it without attnspec"
-                f"{marked if choices else ''}.")
+        if not known:
+            return f"None of the {count_noun(rest, 'failure')} is explained yet."
+        explain = "explains" if known == 1 else "explain"
+        failures = f"all but {rest} of the failures" if rest else "every failure"
+        text = (f"{count_noun(known, 'finding')} {explain} {failures}, each with a case and a "
+                "script that shows it without attnspec")
+        choices = sum(finding.is_choice for finding in self.explaining_findings)
+        if choices:
+            are = "is a documented choice" if choices == 1 else "are documented choices"
+            text += f"; {choices} of them {are}"
+        return f"{text}."
 
     @property
     def all_findings(self) -> tuple[AuditFinding, ...]:
-        """Everything, in the order in which the page tells it."""
+        """All findings, in the order of the page."""
         return (*self.unexplained, *self.findings, *self.listed_findings)
 
 
 def make_audit(joined: JoinedRecords) -> Audit:
-    """Puts together all that the page of an audit speaks of."""
-    told = explain_failures(joined)
-    of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
-    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN],
-                                       *of[FailureCause.LISTED])
+    """Makes the audit of all records."""
+    findings = explain_failures(joined)
+    known, listed, unknown = (tuple(each for each in findings if each.cause is cause) for cause in (
+        FailureCause.KNOWN, FailureCause.LISTED, FailureCause.UNKNOWN))
     return Audit(
-        shelves=library_tables(joined), findings=of[FailureCause.KNOWN],
-        unexplained=of[FailureCause.UNKNOWN],
-        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined),
-        cells=make_cells(joined, ordered),
+        shelves=library_tables(joined), findings=known, unexplained=unknown,
+        listed_findings=listed, habits=find_habits(joined),
+        cells=make_cells(joined, (*unknown, *known, *listed)),
         law=tally_clauses(joined), absent=_missing_subjects(joined),
-        works=cited_works(joined.clauses),
-        gradients=describe_gradients(joined))
+        works=cited_works(joined.clauses), gradients=describe_gradients(joined))
 
 
 def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
-    """Who was judged in none of the runs, and adapters that broke in one of them."""
+    """The subjects that no run judged, and those whose adapter broke."""
     judged = {subject.card.id for subject in joined.subjects}
-    told = {each.get("subject", ""): each for run in joined.runs
-            for each in run.record.header.absent}
+    by_name = {each.get("subject", ""): each
+               for run in joined.runs for each in run.record.header.absent}
     absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""),
                              each.get("reason", ""))
-              for name, each in told.items() if name not in judged]
+              for name, each in by_name.items() if name not in judged]
     broken = [MissingSubject(subject.label, library_of(subject), subject.card.title,
                              subject.broken_reason)
               for subject in joined.subjects if subject.broken_reason]
@@ -396,5 +414,5 @@ def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
 
 
 def is_audit(joined: JoinedRecords) -> bool:
-    """Whether there are so many subjects that a page with everything about each would be of no use."""
+    """Whether there are too many subjects for a page that shows everything about each."""
     return len(joined.subjects) > AUDIT_SUBJECTS

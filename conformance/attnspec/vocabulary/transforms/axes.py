@@ -254,7 +254,7 @@ def one_head_at_a_time(posed: Layer) -> Layer:
 
 
 def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array]:
-    """The parameters: w_out (H·Dv,M) and b_out (M,) zero but for one head, and the first."""
+    """The parameters, w_out (H·Dv,M) zero but for one head; b_out (M,) is the first one's."""
     owner = np.arange(params["w_out"].shape[0]) * heads // params["w_out"].shape[0]
     lone = {**params, "w_out": np.where((owner == head)[:, None], params["w_out"], np.zeros_like(params["w_out"]))}
     # the outputs of all heads are summed, and each would bring the bias along
