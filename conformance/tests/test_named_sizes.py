@@ -310,8 +310,8 @@ def test_a_subject_with_blocks_has_a_plan_of_its_own() -> None:
     demand = Demand(domain())
     at_ends = Counter[bool]()
     for seed, is_cut in product(range(30), (False, True)):
-        plan = plan_for((demand,), Declaration().limits, Effort.DEFAULT, seed, DType.FLOAT32, compiles=False, flip_sizes=0,
-                        blocks=(("T", (48,)),) if is_cut else ())
+        plan = plan_for((demand,), Declaration().limits, Effort.DEFAULT, seed, DType.FLOAT32, compiles=False,
+                        flip_sizes=0, blocks=(("T", (48,)),) if is_cut else ())
         at_ends[is_cut] += sum(min(row.T % 48, -row.T % 48) <= 1 and row.T > 1 for row in plan.rows(demand))
     assert at_ends[True] > 4 * at_ends[False] > 0
 

@@ -97,7 +97,9 @@ class Asker:
     def heads(self) -> int:
         """Two query heads, or two groups: some libraries treat a single head differently."""
         limits = self.subject.declaration.limits
-        return 1 if limits.single_head else limits.nearest("H", 2 * self.group_size)
+        if limits.single_head:
+            return 1
+        return limits.nearest("H", 2 * self.group_size)
 
     @property
     def group_size(self) -> int:
@@ -148,7 +150,9 @@ class Asker:
 
     def fit_rows(self, pattern: Array) -> Array:
         """The pattern (T,S) of visible keys. If all queries share one mask: its first row."""
-        return pattern if self.has_rows else np.tile(pattern[:1], (len(pattern), 1))
+        if self.has_rows:
+            return pattern
+        return np.tile(pattern[:1], (len(pattern), 1))
 
     @property
     def has_rows(self) -> bool:

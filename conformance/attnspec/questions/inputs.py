@@ -170,6 +170,11 @@ KV_HEADS = 2
 _HEAD_ORDERS = ("repeat", "tile")
 
 
+def yes_or_no(is_so: bool) -> str:
+    """The answer to a question that asks whether something is so."""
+    return YES if is_so else NO
+
+
 def ask_heads_read(asker: Asker) -> Reply:
     """Which key/value head each query head reads, even if groups are declared impossible."""
     problem = grouped_problem(asker)
@@ -201,7 +206,7 @@ def _ask_groups_accepted(asker: Asker) -> Reply:
         reply = ask_heads_read(asker)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if reply.answer in _HEAD_ORDERS else NO, reply.detail)
+    return Reply(yes_or_no(reply.answer in _HEAD_ORDERS), reply.detail)
 
 
 def _ask_heads_of_groups(asker: Asker) -> Reply:
@@ -220,7 +225,7 @@ def _ask_value_width(asker: Asker) -> Reply:
         output = asker.without_limits(ties_value_width=False).ask_output(narrow)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if is_close(output, np.full((4, 4), 0.25)) else NO, show_numbers(output))
+    return Reply(yes_or_no(is_close(output, np.full((4, 4), 0.25))), show_numbers(output))
 
 
 def _claimed_groups(declaration: Declaration) -> str:
@@ -228,7 +233,7 @@ def _claimed_groups(declaration: Declaration) -> str:
 
 
 def _claimed_width(declaration: Declaration) -> str:
-    return NO if declaration.limits.ties_value_width else YES
+    return yes_or_no(not declaration.limits.ties_value_width)
 
 
 HEAD_QUESTIONS = (

@@ -37,7 +37,7 @@ from attnspec.questions.asker import (
     promised_answer,
     show_numbers,
 )
-from attnspec.questions.inputs import HIDDEN_ROW, hide_last_key, hide_row
+from attnspec.questions.inputs import HIDDEN_ROW, NO, YES, hide_last_key, hide_row, yes_or_no
 from attnspec.subjects.subject import SubjectAnswer
 
 _READABLE_LOG_RATIO = 1.5
@@ -231,7 +231,9 @@ def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> 
     outputs = [asker.ask(part).output for part in _cut_parts(problem, along)]
     apart = np.concatenate(outputs, axis=0 if along == "batch" else 2)
     many = int((_entry_bits(together) != _entry_bits(apart)).sum())
-    return Reply("differs", f"{many} of {together.size} entries") if many else Reply("same")
+    if not many:
+        return Reply("same")
+    return Reply("differs", f"{many} of {together.size} entries")
 
 
 def _batch_problem(asker: Asker) -> Problem:
@@ -295,7 +297,7 @@ def _ask_weight_heads(asker: Asker) -> Reply:
 
 def _ask_weight_sums(asker: Asker) -> Reply:
     sums = _returned_weights(_ask_weights_form(asker)[1]).sum(axis=-1)
-    return Reply("yes" if is_close(sums, np.ones(1)) else "no",
+    return Reply(yes_or_no(is_close(sums, np.ones(1))),
                  f"from {sums.min():.3g} to {sums.max():.3g}")
 
 
@@ -338,13 +340,12 @@ WEIGHT_QUESTIONS = (
 )
 
 
-YES, NO = "yes", "no"
 _ALL_ROWS = np.ones(4, bool)
 
 
 def _ask_gradient_flow(asker: Asker) -> Reply:
     gradients = asker.ask_gradients(normal_problem(asker, 4, 4), _ALL_ROWS)
-    return Reply(YES if gradients else NO,
+    return Reply(yes_or_no(bool(gradients)),
                  "; ".join(f"up to {np.abs(each).max():.3g}" for each in gradients or ()))
 
 
@@ -358,8 +359,10 @@ def _ask_hidden_key_gradient(asker: Asker, form: str) -> Reply:
     gradients = _ask_row_gradients(asker, problem, np.arange(4) < 3)
     of_key = gradients if asker.subject.declaration.limits.self_attention_only else gradients[1:]
     largest = max(float(np.abs(each[..., -1, :]).max()) for each in of_key)
-    name = "nonzero" if largest else "zero"
-    return Reply("nan" if np.isnan(largest) else name, f"up to {largest:.3g}")
+    name = "nan"
+    if not np.isnan(largest):
+        name = "nonzero" if largest else "zero"
+    return Reply(name, f"up to {largest:.3g}")
 
 
 def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
@@ -370,7 +373,9 @@ def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
                                np.arange(4) != HIDDEN_ROW)
     names = [name for name, each in zip(("query", "key", "value"), gradients, strict=True)
              if not np.isfinite(each).all()]
-    return Reply("nan", f"not finite: {', '.join(names)}") if names else Reply("finite")
+    if not names:
+        return Reply("finite")
+    return Reply("nan", f"not finite: {', '.join(names)}")
 
 
 def _ask_row_gradients(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:

@@ -43,7 +43,14 @@ from attnspec.questions.asker import (
     reply_to,
     softmax_rows,
 )
-from attnspec.questions.inputs import NO, YES, ask_alignment, ask_heads_read, ask_hidden_row, ask_mask_with_causal
+from attnspec.questions.inputs import (
+    NO,
+    ask_alignment,
+    ask_heads_read,
+    ask_hidden_row,
+    ask_mask_with_causal,
+    yes_or_no,
+)
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 
@@ -98,7 +105,9 @@ def _aspect_questions() -> Mapping[str, Callable[[Asker], Reply]]:
 def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
     """The convention's answer, `undefined` if none fits; empty if it cannot be asked."""
     reply = reply_to(ask)
-    return {} if reply is None else {name: _convention_answer(name.partition(".")[0], reply)}
+    if reply is None:
+        return {}
+    return {name: _convention_answer(name.partition(".")[0], reply)}
 
 
 def _convention_answer(convention: str, reply: Reply) -> str:
@@ -113,7 +122,9 @@ def _ask_hidden_rows(asker: Asker) -> Mapping[str, str]:
     for form in ("mask", "bias", "key_lengths"):
         answers |= _ask_convention(f"hidden_row.{form}",
                                  partial(ask_hidden_row, asker, form, problem))
-    return {"hidden_row": next(iter(answers.values())), **answers} if answers else {}
+    if not answers:
+        return {}
+    return {"hidden_row": next(iter(answers.values())), **answers}
 
 
 def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
@@ -162,7 +173,7 @@ def _ask_groups(asker: Asker) -> Mapping[str, str]:
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
     is_accepted = reply.answer not in {RAISES, UNUSABLE}
-    answers = {"grouped": YES if is_accepted else NO}
+    answers = {"grouped": yes_or_no(is_accepted)}
     if is_accepted or reply.is_failure:
         answers["grouped_heads"] = _convention_answer("grouped_heads", reply)
     return answers
@@ -256,7 +267,9 @@ def find_largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> flo
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if stands(sizes[middle]) else (low, middle)
-    return sizes[low] if low >= 0 else 0.0
+    if low < 0:
+        return 0.0
+    return sizes[low]
 
 
 def describe_most(ranges: Sequence[Most]) -> str:
