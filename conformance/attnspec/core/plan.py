@@ -1,4 +1,4 @@
-"""Defines what a run is asked to do, its plan, items and jobs, as plain data that JSON can carry."""
+"""What a run is asked to do: its plan, items and jobs, as plain data that JSON can hold."""
 
 from __future__ import annotations
 

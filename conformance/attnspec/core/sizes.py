@@ -182,7 +182,7 @@ class Cost:
     scores: int
 
     def __str__(self) -> str:
-        """`1.4e+11 multiply-adds a call, 3.6 GB (2.1 of them one array of scores), about 48 s …`."""
+        """`1.4e+11 multiply-adds a call, 3.6 GB (2.1 of them one array of scores), about …`."""
         scores = f"{self.scores / 1e9:.1f}"
         of_scores = f" ({scores} of them one array of scores)" if float(scores) else ""
         memory = f"{(self.bytes + self.scores) / 1e9:.1f} GB{of_scores}"

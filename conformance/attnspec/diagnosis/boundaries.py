@@ -249,7 +249,7 @@ class _BoundarySearch:
 
     def _select_needed_conditions(
             self, conditions: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
-        """Those that every failing case meets: two axes may seem to matter and stand for a third."""
+        """The conditions that all failing cases meet; the others only seemed to matter."""
         failing = [sizes.by_axis for sizes, fails in self.resizer.known_sizes.items() if fails]
 
         def is_met_by_all(condition: BoundaryCondition) -> bool:

@@ -130,7 +130,7 @@ MAX_SEEDS would have failed.
 """
 
 NEEDS_NO_REASON = 4
-"""Up to this length a case may hold without a reason: with few keys or features little goes wrong."""
+"""A case this short may pass for no reason: little goes wrong with few keys or features."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class LengthCondition:
 
 @dataclass(frozen=True, slots=True)
 class LengthProfile:
-    """Which lengths of an axis fail, and the condition that this bears out; None: no simple one."""
+    """Which lengths of an axis fail, and a condition that says so; None if none is simple."""
 
     failing_length: int
     condition: LengthCondition | None

@@ -334,7 +334,7 @@ def _puttable_calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[Any
 
 
 def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
-    """Whether the subject's conventions are the recommended ones where it matters for the recipe."""
+    """Whether the subject follows the recommended conventions that this recipe depends on."""
     is_grouped = recipe.sizes.Hkv != recipe.sizes.H
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
     if is_grouped and not takes_groups:

@@ -42,7 +42,7 @@ LEAST_LOGIT = 1.0
 """With logits below it all weights are nearly the same, and few mistakes show."""
 
 LEAST_VALUE = float(np.finfo(np.float32).tiny)
-"""Smaller values lose their digits one by one: there it is rounding that shows, and no magnitude."""
+"""Smaller values lose their digits one by one: what fails there is rounding."""
 
 
 @dataclass(frozen=True, slots=True)

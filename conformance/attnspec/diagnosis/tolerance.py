@@ -355,7 +355,7 @@ class ComparisonStandard:
                          self._relative_roundings(problem))
 
     def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, ArrayGauge]:
-        """By name of the input, the gauge for its gradient, where an output's gradient is given."""
+        """The gauge of each input's gradient, by name, if an output's gradient is given."""
         declaration = self.subject.declaration
         if (not isinstance(problem, Problem) or problem.grad_output is None
                 or declaration.kind is not Kind.ATTENTION):

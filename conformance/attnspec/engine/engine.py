@@ -222,7 +222,7 @@ class Engine:
         return is_compiled and is_hurried(self.plan)
 
     def seconds_compiling(self, target: str) -> float:
-        """The seconds that a compiler has taken so far for a subject, by the clock. Loads nothing."""
+        """The seconds a compiler has taken so far for a subject. Loads nothing."""
         if target in self._subject_runs:
             return self._subject_runs[target].seconds_compiling
         return 0.0

@@ -40,7 +40,7 @@ from attnspec.trials.judging import LoggingEvaluator, Violated
 from attnspec.trials.trial import CONVENTION_RELATION, Trial, conventions_of
 
 MAX_PROCESSES = 2
-"""At most so many failing cases are put to a new process: each costs the imports of a framework."""
+"""At most so many failing cases get a new process: each imports a whole framework."""
 
 HOLDS_ALONE = ("the answer depends on earlier calls, or on chance: in a new process, "
                "the case alone holds")

@@ -288,7 +288,7 @@ class SubjectRun:
                        passing_error=self._describe_what_passes())
 
     def _describe_what_passes(self) -> str:
-        """How large an error the subject's classes let pass, in a sentence; empty where none do."""
+        """The largest error that the subject's classes allow, in a sentence; empty if none."""
         classes = [self.evaluator(each).precision for each in self.subject.declaration.dtypes]
         for part in load_parts("stored_format"):
             sentence: str = part.describe_what_passes(classes)

@@ -274,7 +274,7 @@ class Menu:
 
     @cached_property
     def weighted_shapes(self) -> tuple[Sizes, ...]:
-        """The shapes, smallest first, small ones three times: large ones cost ten times as much."""
+        """The shapes, smallest first; small ones three times, as large ones cost tenfold."""
         # byte 0 is then the smallest shape, which shrinking moves to
         ascending = sorted(self.shapes,
                            key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
@@ -284,7 +284,7 @@ class Menu:
         return tuple(shapes)
 
     def _draw_features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
-        """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since it shows there."""
+        """Each keyword in half of the cases; causal in 7 of 8 if T ≠ S, where it shows."""
         keywords = set()
         for keyword in self.optional:
             # of 256: seven eighths, or half

@@ -1,4 +1,4 @@
-"""Turns a spec into checks: words, arguments, runs and faults are looked up before anything runs."""
+"""Turns a spec into checks: all words, arguments, runs and faults are looked up beforehand."""
 
 from __future__ import annotations
 

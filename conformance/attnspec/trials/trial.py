@@ -1,4 +1,4 @@
-"""Puts one clause to one subject at one dtype: a trial draws cases, judges, and shrinks failures."""
+"""A trial of one clause, subject and dtype: it draws cases, judges, and shrinks failures."""
 
 from __future__ import annotations
 
