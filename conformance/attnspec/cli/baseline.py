@@ -14,10 +14,10 @@ from attnspec.cli.digest import Digest, name_few
 from attnspec.cli.options import Given
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.report.comparison import is_gone
-from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import DIGEST_DIGITS, Conditions, read_conventions, write_baseline
 

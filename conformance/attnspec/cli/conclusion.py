@@ -29,6 +29,7 @@ from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import list_defaults, meant_by
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.plan import NOT_AT_FLOAT64
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
 from attnspec.report.bugs import (
@@ -41,7 +42,6 @@ from attnspec.report.bugs import (
 )
 from attnspec.report.comparison import describe_exceptions
 from attnspec.report.coverage import coverage_at_sizes, measure_coverage
-from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, other_conventions
 from attnspec.runner.jobs import is_idle
 

@@ -13,6 +13,7 @@ import click
 from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.sizes import foretell_costs
+from attnspec.core.texts import count_noun
 from attnspec.record.events import (
     OWN_DEVICE,
     Event,
@@ -26,7 +27,6 @@ from attnspec.record.events import (
 )
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, is_choice
 from attnspec.report.comparison import is_gone
-from attnspec.report.figures import count_noun
 from attnspec.spec.clause import ALL, word_of
 
 ALARMING_VERDICTS = FAILURES | {Verdict.UNEXPECTED}

@@ -12,9 +12,9 @@ import click
 
 from attnspec.cli.digest import UNDECIDED_VERDICTS, Digest, dtype_order, name_few, verdict_words
 from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
-from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, is_other_convention
 from attnspec.runner.judge import CONVENTION_PHRASE, RECOMMENDATION_PHRASE, format_violation
 

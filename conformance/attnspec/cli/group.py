@@ -21,8 +21,7 @@ import click
 
 import attnspec as package
 from attnspec.core.errors import CANNOT_RUN, UsageError, hint
-from attnspec.core.texts import docstring, escape_hidden
-from attnspec.report.figures import count_noun
+from attnspec.core.texts import count_noun, docstring, escape_hidden
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result

@@ -50,10 +50,9 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, TargetError, Us
 from attnspec.core.nouns import DType
 from attnspec.core.paths import portable_text, write_whole
 from attnspec.core.surroundings import Surroundings
-from attnspec.core.texts import escape_hidden
+from attnspec.core.texts import count_noun, escape_hidden
 from attnspec.probing.jobs import PROBE_JOBS
 from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectProbed
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings

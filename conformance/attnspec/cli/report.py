@@ -20,11 +20,11 @@ from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import PACKED_SUFFIXES, RunRecord, read_records, unpacked_name
 from attnspec.record.write import combine_records
-from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import count_verdicts, exit_code
 from attnspec.subjects.baseline import write_baseline
 from attnspec.subjects.findings import known_findings

@@ -200,9 +200,7 @@ class Limits(KeywordLimits):
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
         """Whether so many queries and keys are taken, under the causal flag or without it."""
-        if causal and not LENGTHS[self.causal_lengths](T, S):
-            return False
-        return LENGTHS[self.lengths](T, S)
+        return LENGTHS[self.lengths](T, S) and (not causal or LENGTHS[self.causal_lengths](T, S))
 
     def is_biased(self, projection: str) -> bool:
         """Whether the layer adds a bias to this projection: query, key, value or out."""

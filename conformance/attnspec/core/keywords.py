@@ -221,6 +221,9 @@ AXES: Mapping[str, str] = _by_keyword("axes")
 """The axes of the keywords that are arrays."""
 CACHED = tuple(name for name, axes in AXES.items() if "P" in axes)
 """The keywords that stand before key and value, in this order."""
+BIAS, SINKS = "bias", "sinks"
+DIFFERENTIABLE_INPUTS = ("query", "key", "value", *CACHED, BIAS, SINKS)
+"""The inputs with respect to which there are gradients."""
 SEGMENTED = tuple(name for name, axes in AXES.items() if axes in {"BT", "BS"})
 """The segments of queries, and those of keys."""
 BESIDE: Mapping[str, str] = _by_keyword("beside")

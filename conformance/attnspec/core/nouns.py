@@ -119,3 +119,7 @@ class Kind(enum.Enum):
 def is_bare(target: str) -> bool:
     """Whether a target names a function of one's own, which has no manifest."""
     return ":" in target
+
+
+LARGEST_INTEGER = 10**18
+"""Whole numbers of a record are smaller: divisions of larger ones overflow."""

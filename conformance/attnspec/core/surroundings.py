@@ -14,6 +14,9 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 
 XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
+SUBJECT_LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+"""The packages whose versions a header tells of the environment in which subjects live."""
+
 DEVICES = ("cpu", "cuda", "mps", "xpu", "tpu", "npu", "hpu")
 """The kinds of devices that a manifest may name; a new one is a word here."""
 

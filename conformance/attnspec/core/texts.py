@@ -1,5 +1,5 @@
-r"""Handles texts: docstrings, and invisible characters of foreign texts, shown as Python writes
-them.
+r"""Docstrings, numbers with nouns, and invisible characters of foreign texts, shown as Python
+writes them.
 
 What a subject raises or prints, a manifest's title and whatever else a record holds is foreign
 text. Shown as it is, it could move the cursor of a terminal, or turn a line around so that it
@@ -28,6 +28,12 @@ HIDDEN = re.compile(rf"[{_CONTROL}{_DIRECTION}{_UNSEEN}{_HALF}]|\r(?!\n)")
 def escape_hidden(text: str) -> str:
     """The text with each invisible character as Python writes it. Line feeds and tabs stay."""
     return HIDDEN.sub(_escape_character, text)
+
+
+def count_noun(number: int, noun: str) -> str:
+    """`1 clause`, `3 clauses`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def other_script(text: str) -> str:

@@ -92,6 +92,7 @@ class Engine:
         self._missing_targets: dict[str, TargetError] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
         self._known_findings: dict[str, tuple[KnownFinding, ...]] = {}
+        self._known_deviations: dict[str, tuple[Deviation, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
@@ -158,6 +159,15 @@ class Engine:
             self._known_findings[target] = findings_about(
                 target, registered.library, self.plan.implementations, kind_of(self.plan.device))
         return self._known_findings[target]
+
+    def _deviations(self, target: str) -> tuple[Deviation, ...]:
+        """The known failures of a subject: those of its manifest, and those of the baseline."""
+        if target not in self._known_deviations:
+            found = self._find_registered(target)
+            declaration = with_baseline(found.declaration if found else Declaration(),
+                                        self._baseline.get(target, ()))
+            self._known_deviations[target] = declaration.deviations
+        return self._known_deviations[target]
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and
@@ -373,11 +383,9 @@ class Engine:
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of its subject's known failures. Loads nothing."""
-        declaration, version = Declaration(), ""
-        if registered := self._find_registered(outcome.subject):
-            declaration, version = registered.declaration, registered.library.version
-        deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
-        outcome = with_deviations(outcome, deviations, version)
+        registered = self._find_registered(outcome.subject)
+        version = registered.library.version if registered else ""
+        outcome = with_deviations(outcome, self._deviations(outcome.subject), version)
         outcome = with_choice(outcome, self._findings(outcome.subject))
         outcome = with_convention(outcome, self._known_conventions)
         does_gate = does_gate_run(outcome.verdict, outcome.level, strict=self.plan.strict)

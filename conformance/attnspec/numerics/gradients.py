@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.core.keywords import CACHED
+from attnspec.core.keywords import BIAS, CACHED, SINKS
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import (
     LARGEST_ARGUMENT,
@@ -51,7 +51,7 @@ from attnspec.numerics.reference import (
     wide_float,
 )
 from attnspec.numerics.roundings import BackwardPrecision, BackwardRoundings, assumed_backward, backward_roundings
-from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, Problem
+from attnspec.problems.problem import CACHED_INPUTS, Array, Problem
 
 QUOTIENT_ROUNDINGS = 6
 """Roundings between the exponentials and delta = sum e·(dP / l): quotients and squares."""
@@ -297,11 +297,6 @@ def _dots_error(block: Pass, logits: Array) -> Array:
     error = (size + logits) * slope_error + logits * block.differentials.slope
     error = error + b.bend_error * (np.abs(block.differentials.dots) + error) + 3 * b.lost_logits
     return np.asarray(np.where(block.seen, error, 0.0))
-
-
-BIAS, SINKS = "bias", "sinks"
-DIFFERENTIABLE_INPUTS = (*INPUTS, *CACHED, BIAS, SINKS)
-"""The inputs with respect to which there are gradients."""
 
 
 def expect_gradients(

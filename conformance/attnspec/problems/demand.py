@@ -289,7 +289,8 @@ def adapt_sizes(sizes: Sizes, limits: Limits) -> Sizes:
     if limits.single_head:
         sizes = replace(sizes, H=1, Hkv=1)
     least = limits.min_head_width
-    sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
+    if min(sizes.D, sizes.Dv) < least:
+        sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     if limits.ties_value_width:
         sizes = replace(sizes, Dv=sizes.D)
     sizes = nearest_sizes(sizes, limits)
@@ -432,7 +433,9 @@ class Demand:
         """The sizes, changed as little as is needed; None where nothing suits both."""
         # what the clause wants first, then what the subject takes, then what costs too much
         sizes = self._set_lengths(self._set_heads(sizes, limits), limits)
-        sizes = self._set_widths(replace(sizes, B=max(sizes.B, self.domain.min_batch)), limits)
+        if self.domain.min_batch > sizes.B:
+            sizes = replace(sizes, B=self.domain.min_batch)
+        sizes = self._set_widths(sizes, limits)
         sizes = self._widen_values(self._move_to_taken(adapt_sizes(sizes, limits), limits), limits)
         sizes = self._limit_stored_work(self._limit_projected_heads(sizes))
         return sizes if self.takes_sizes(sizes, limits) else None
@@ -442,6 +445,8 @@ class Demand:
         least, of_values = self.domain.min_width, self.domain.min_value_width
         if of_values > 1 and limits.ties_value_width:
             least = max(least, of_values)
+        if least <= sizes.D and of_values <= sizes.Dv:
+            return sizes
         return replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, of_values))
 
     def _move_to_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
@@ -474,6 +479,8 @@ class Demand:
         if "H" in self.cut_axes:
             kv_heads = min(kv_heads, max(1, MOST_PIECES["H"] // group))
             group = min(group, MOST_PIECES["H"])
+        if (sizes.H, sizes.Hkv) == (kv_heads * group, kv_heads):
+            return sizes
         return replace(sizes, H=kv_heads * group, Hkv=kv_heads)
 
     def _set_lengths(self, sizes: Sizes, limits: Limits) -> Sizes:
@@ -495,7 +502,9 @@ class Demand:
         if domain.lengths == "self" or self._needs_equal_lengths(T, S, limits):
             S = T = max(T, domain.min_keys)
         B = min(sizes.B, MOST_PIECES["B"]) if "B" in self.cut_axes else sizes.B
-        return replace(sizes, B=B, T=T, S=S)
+        if (sizes.T, sizes.S, sizes.B) == (T, S, B):
+            return sizes
+        return replace(sizes, T=T, S=S, B=B)
 
     def _is_step(self, limits: Limits) -> bool:
         """Whether the subject takes exactly as many new keys as queries, and so T < S."""

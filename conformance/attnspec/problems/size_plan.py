@@ -131,10 +131,11 @@ def demands_that_meet(demands: tuple[Demand, ...], limits: Limits) -> Array:
     """(aims, demands) bool: which of the demands can have a problem that meets each aim."""
     keys = [demand.meeting_key(limits) for demand in demands]
     # one demand of each key answers for all: there are few
-    demand_of_key = dict(zip(keys, demands, strict=True))
-    columns = {key: np.array([demand.can_meet(dict(aim), limits) for aim in all_aims()], bool)
-               for key, demand in demand_of_key.items()}
-    return np.stack([columns[key] for key in keys], axis=1)
+    demand_of_key = dict(zip(reversed(keys), reversed(demands), strict=True))
+    columns = {key: number for number, key in enumerate(demand_of_key)}
+    meeting = [[demand.can_meet(spans, limits) for demand in demand_of_key.values()]
+               for spans in map(dict, all_aims())]
+    return np.array(meeting, bool)[:, [columns[key] for key in keys]]
 
 
 def choose_aims(hand: Sequence[Aim], cap: float, limits: Limits) -> Iterator[Aim]:

@@ -302,6 +302,8 @@ _WITHOUT_TEXT = (int, float, enum.Enum, type(None))
 
 
 def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
+    if not thing:  # most fields of most outcomes
+        return thing
     if isinstance(thing, str) and not isinstance(thing, enum.Enum):
         # most texts are plain, and to see that takes a fifth of the search
         return thing if thing.isascii() and thing.isprintable() else texts.escape_hidden(thing)

@@ -14,9 +14,10 @@ from fractions import Fraction
 from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import LEVEL_WEIGHTS, count_noun
+from attnspec.report.figures import LEVEL_WEIGHTS
 from attnspec.report.likely_cause import (
     CONSEQUENT_THEMES,
     ExplainedFailures,

@@ -18,14 +18,14 @@ from xml.etree import ElementTree
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.core.paths import write_whole
-from attnspec.record.events import SUBJECT_LIBRARIES
+from attnspec.core.surroundings import SUBJECT_LIBRARIES
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.comparison import BaselineComparison, compared_runs, is_gone
 from attnspec.report.figures import (
     SIGNS,
-    count_noun,
     escape_text,
     format_code,
     format_figure,

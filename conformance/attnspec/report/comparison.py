@@ -16,6 +16,7 @@ from pathlib import Path
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.nouns import EXCUSED, FAILURES, DType, Novelty, Verdict, does_gate_run
 from attnspec.core.paths import write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (
@@ -23,7 +24,6 @@ from attnspec.report.figures import (
     SHORT_NAMES,
     SIGNS,
     Sign,
-    count_noun,
     escape_text,
     format_code,
     format_figure,

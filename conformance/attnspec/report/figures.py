@@ -86,12 +86,6 @@ def word_for_reader(answer: str) -> str:
     return answer if " " in answer else answer.replace("_", " ")
 
 
-def count_noun(number: int, noun: str) -> str:
-    """`1 clause`, `3 clauses`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
-
-
 def shared_reason(subject: str, reason: str) -> str:
     """Replaces the subject's name by "it", so that subjects may share a reason."""
     return re.sub(rf"(?<![\w/.:-]){re.escape(subject)}(?![\w/:-])", "it", reason)

@@ -23,6 +23,7 @@ from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.keywords import list_defaults
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.core.paths import folder, write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
@@ -40,7 +41,6 @@ from attnspec.report.figures import (
     SIGNS,
     Sign,
     clause_anchor,
-    count_noun,
     format_duration,
     format_figure,
     format_moment,

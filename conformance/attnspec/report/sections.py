@@ -14,9 +14,9 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from attnspec.core.errors import UsageError
+from attnspec.core.texts import count_noun
 from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import count_noun
 
 
 @dataclass(frozen=True, slots=True)

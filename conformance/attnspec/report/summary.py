@@ -14,11 +14,12 @@ from pathlib import Path
 
 from attnspec.core.nouns import FAILURES, DType, Effort, Level, Verdict
 from attnspec.core.paths import write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
 from attnspec.report.comparison import describe_exceptions
-from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
+from attnspec.report.figures import DECIDED, SIGNS, Sign, overall_verdict, shared_reason
 from attnspec.report.joined import (
     JoinedRecords,
     JoinedRun,

@@ -72,11 +72,26 @@ class TellsFailures(Protocol):
 
 
 @runtime_checkable
+class KnowsTried(Protocol):
+    """A source of which most jobs end without a call: a clause does not apply."""
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether a job of a subject that is loaded will call it."""
+
+
+@runtime_checkable
 class CountsCompiling(Protocol):
     """A source whose subjects may compile for minutes."""
 
     def seconds_compiling(self, target: str) -> float:
         """What a compiler has taken so far for a subject, by the clock."""
+
+
+LAW_FILE = "law"
+"""The file of a run's folder with the law, as the command has read it."""
+
+UNTOLD = "attnspec-untold"
+"""The property of a report, and the part of a worker's output, with ends that had no report."""
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:

@@ -64,6 +64,9 @@ class Judge(Protocol):
     def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known."""
 
+    def applies(self, item: Item) -> bool:
+        """Whether the subject takes what an item needs. Raises AttnspecError as `card` does."""
+
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError where the subject cannot be had."""
 
@@ -321,6 +324,10 @@ class TrialJobs:
     def card(self, target: str) -> SubjectCard:
         """The engine's card of the subject."""
         return self.judge.card(target)
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether the item's clause applies to its subject, or one case is replayed."""
+        return bool(self.recipe) or not isinstance(job, Item) or self.judge.applies(job)
 
     def carry_out(self, job: Item) -> Done:
         """Tries an item."""

@@ -21,10 +21,11 @@ from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectCompiles, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import JobSource
+from attnspec.runner.jobs import UNTOLD, JobSource
 
 if TYPE_CHECKING:
     import pytest
+    from xdist.workermanage import WorkerController
 
 STDERR_END_CHARACTERS = 2000  # characters kept at either end of what libraries printed
 _TIMEOUT_TRACE = "Timeout ("  # how faulthandler begins when a deadline passes
@@ -140,14 +141,25 @@ class Listener:
         elif report.failed:
             self._note_defect(report.longreprtext)
             self._lose_job(item, JobFailure("attnspec itself failed; see the end of its output"))
+        else:
+            self._take_untold(value for _, value in report.user_properties)
+
+    def _take_untold(self, lines: Iterable[object]) -> None:
+        """Jobs of a worker have ended untried, and it tells of them together."""
+        for done in map(_read_done, map(str, lines)):
+            if job := self._find_awaited_job(key_of(done)):
+                self._emit(ItemStarted(job.target, job.part, job.dtype))
+                self._finish_job(job, done)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A worker could not even list the items."""
         if report.failed:
             self._note_defect(report.longreprtext)
 
-    def pytest_testnodedown(self, error: object) -> None:
+    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         """A worker is gone. One that always dies before an item would be replaced for ever."""
+        # one that died has no output
+        self._take_untold(getattr(node, "workeroutput", {}).get(UNTOLD, ()))
         self._deaths = self._deaths + 1 if error else 0
         if self._deaths > MAX_DEATHS_IN_A_ROW:
             self._note_defect(f"workers die before they take up an item: {error}")
@@ -260,8 +272,9 @@ class Listener:
 
     @property
     def to_repeat(self) -> list[Job]:
-        """The jobs at which a worker has died once."""
-        return [item for item in self._died if item not in self.done_by_job]
+        """The jobs at which a worker has died once, and those whose ends it took with it."""
+        is_any = any(item not in self.done_by_job for item in self._died)
+        return self.missing_jobs() if is_any else []
 
 
 def _read_done(line: str) -> Done:

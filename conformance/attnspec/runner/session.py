@@ -33,10 +33,9 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
+from attnspec.core.surroundings import ONE_THREAD, SUBJECT_LIBRARIES, XLA_ONE_THREAD
 from attnspec.record.events import (
     OWN_DEVICE,
-    SUBJECT_LIBRARIES,
     Done,
     Event,
     Handler,
@@ -45,10 +44,11 @@ from attnspec.record.events import (
     RunStarted,
 )
 from attnspec.record.outcome import Outcome
-from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
+from attnspec.runner.jobs import LAW_FILE, JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.spec.clause import Spec
+from attnspec.spec.load import hand_over_law
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.installed import audited_environment
 
@@ -154,6 +154,7 @@ class Session:
 
         folder.mkdir()
         (folder / "pytest.ini").write_text(_PYTEST_CONFIGURATION, encoding="utf-8")
+        hand_over_law(folder / LAW_FILE)
         listener.watch_folder(folder)
         with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])

@@ -37,6 +37,7 @@ _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False,
                              ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"),
                              ".nan": float("nan")}
+_NUMBERS_BEGIN = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
@@ -177,6 +178,7 @@ class _Builder:
         self._parser = _PARSER(text)
         self._file = file
         self._error = error
+        self._places: dict[int, FileLocation] = {}  # by line, on which a key and its value stand
 
     def document(self) -> object:
         """The only document of the stream; None if it is empty."""
@@ -252,12 +254,15 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         text: str = event.value
-        if hidden := _HIDDEN.search(text):  # an escape, as in "\x1b"
-            raise self._complain(_show_hidden_character(hidden[0]), event)
         if event.style:  # quoted or a block: text, whatever it looks like
+            # an escape, as in "\x1b": what is written out was looked at as a whole
+            if event.style == '"' and (found := _HIDDEN.search(text)):
+                raise self._complain(_show_hidden_character(found[0]), event)
             return text
         if text.lower() in _WORDS:
             return _WORDS[text.lower()]
+        if text[0] not in _NUMBERS_BEGIN:
+            return text
         if _INTEGER.fullmatch(text):
             if len(text) > _LONGEST:
                 raise self._complain("this number is too long. Quote it if text is meant.", event)
@@ -265,7 +270,10 @@ class _Builder:
         return float(text) if _NUMBER.fullmatch(text) else text
 
     def _place(self, event: yaml.Event) -> FileLocation:
-        return FileLocation(self._file, event.start_mark.line + 1 if event.start_mark else 0)
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        if line not in self._places:
+            self._places[line] = FileLocation(self._file, line)
+        return self._places[line]
 
     def _complain(self, message: str, event: yaml.Event) -> AttnspecError:
         return self._error(message, where=self._place(event))

@@ -19,7 +19,6 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import declared_backward, format_backward
-from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import lacks_parameter, read_declaration
 from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, describe_function, signature_of
@@ -187,9 +186,12 @@ def check_precision(declaration: Declaration, where: FileLocation | None,
 def check_width(declaration: Declaration, where: FileLocation | None,
                 error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
-    if declaration.kind is Kind.ROTARY:
+    declared = tuple(_declared_precisions(declaration))
+    if declaration.kind is Kind.ROTARY or not declared:
         return  # the mistakes are of attention
-    for dtype, words in _declared_precisions(declaration):
+    from attnspec.numerics.width import refuse_too_wide  # noqa: PLC0415  (weight: the whole of the bound)
+
+    for dtype, words in declared:
         try:
             refuse_too_wide(declared_precision(words, dtype))
         except ManifestError as cause:

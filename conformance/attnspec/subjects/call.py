@@ -21,14 +21,13 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
-from attnspec.core.keywords import CACHED, KEYWORDS
+from attnspec.core.keywords import BIAS, CACHED, DIFFERENTIABLE_INPUTS, KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.calling import MAX_SENT_BYTES, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, CallEnding, own_name
 from attnspec.host.frames import BIT_DTYPES, Entries, bounds, place_array
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.client import ProcessDeath
-from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown_path

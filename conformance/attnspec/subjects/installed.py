@@ -19,14 +19,9 @@ from enum import Enum
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-
 from attnspec.core.errors import TargetError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
-from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
-from attnspec.record.events import SUBJECT_LIBRARIES
+from attnspec.core.surroundings import DEVICES, SUBJECT_LIBRARIES, Surroundings, kind_of
 from attnspec.spec.yaml_lines import Fields
 
 if TYPE_CHECKING:
@@ -234,6 +229,8 @@ def read_faster(subject: Fields, library: Fields, python: str = "") -> Mapping[s
 
 def _is_met(fields: Fields, python: str) -> bool:
     """Whether `where`, as in `jaxlib>=0.6`, is installed."""
+    from packaging.requirements import Requirement  # noqa: PLC0415  (weight: where a range is read alone)
+
     where = fields.text("where")
     try:
         needed = Requirement(where)
@@ -300,6 +297,8 @@ def read_versions(fields: Fields) -> str:
 
 
 def _read_specifier(fields: Fields, key: str) -> str:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  (weight: where a range is read alone)
+
     versions = fields.text(key)
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
@@ -318,7 +317,11 @@ def read_since(fields: Fields) -> Mapping[str, str]:
 
 def is_known_to(version: str, versions: str) -> bool:
     """Whether a release is among these versions; a release that nobody knows is taken to be."""
-    return not version or SpecifierSet(versions).contains(version, prereleases=True)
+    if not version or not versions:
+        return True
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  (weight: where a range is read alone)
+
+    return SpecifierSet(versions).contains(version, prereleases=True)
 
 
 def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: str) -> RangeEnd:
@@ -339,12 +342,17 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
 
 
 def _is_within(end: RangeEnd, distribution: str, versions: str) -> bool:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415  (weight: where a range is read alone)
+
     return SpecifierSet(versions).contains(_pinned_release(end.install, distribution),
                                            prereleases=True)
 
 
 def _pinned_release(install: str, distribution: str) -> str:
     """The release of the distribution that is installed; empty where none is pinned."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415  (weight: where a range is read alone)
+    from packaging.utils import canonicalize_name  # noqa: PLC0415  (weight: where a range is read alone)
+
     for word in shlex.split(install):
         try:
             asked = Requirement(word)

@@ -22,13 +22,12 @@ from attnspec.core.nouns import is_bare
 from attnspec.core.paths import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
-from attnspec.record.outcome import KnownFinding
-from attnspec.subjects.findings import known_findings, known_replays
 from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import Library, Registered, library_folders, read_manifest
 from attnspec.subjects.outline import file_of_module, no_such_subject, parse_file
 
 if TYPE_CHECKING:
+    from attnspec.record.outcome import KnownFinding
     from attnspec.subjects.subject import Subject
 
 
@@ -58,6 +57,7 @@ def load_target(target: str, surroundings: Surroundings | None = None, *, lift: 
 
     Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
     """
+    from attnspec.subjects.findings import known_replays  # noqa: PLC0415  (weight: records)
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 
     if is_bare(target):
@@ -81,6 +81,8 @@ def load_target(target: str, surroundings: Surroundings | None = None, *, lift: 
 def findings_about(subject: str, library: Library, folders: Sequence[Path | str],
                    device: str) -> tuple[KnownFinding, ...]:
     """What is known of a subject of the library in its installed version, on this kind of device."""
+    from attnspec.subjects.findings import known_findings  # noqa: PLC0415  (weight: records)
+
     return known_findings(_find_folder(library, folders), subject, library.version, device)
 
 

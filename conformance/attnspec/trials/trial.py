@@ -295,6 +295,12 @@ class Trial(CaseJudge):
         return bool(self.check.clause.made_forms)
 
     @property
+    def is_compiling_spent(self) -> bool:
+        """Whether compilers took all their time: each further call may be of a new shape."""
+        compiling = self.evaluator.compiling
+        return compiling is not None and compiling.is_spent
+
+    @property
     def is_glance(self) -> bool:
         """Whether few cases are tried, and failing ones shrunk by few attempts."""
         return self.effort is Effort.GLANCE

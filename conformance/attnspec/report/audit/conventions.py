@@ -14,9 +14,10 @@ from itertools import chain
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding, is_choice
-from attnspec.report.figures import SHORT_NAMES, count_noun
+from attnspec.report.figures import SHORT_NAMES
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 SAME_ANSWER = "agree"  # of a switch that makes no difference
