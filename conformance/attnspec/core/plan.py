@@ -72,10 +72,9 @@ class Plan:
     device: where their arrays are placed.
     memory: resident bytes that a subject may take; 0 sets no limit.
     in_process: the targets that are handed over as objects, which stay here.
-    must_take: a contract (see `spec/clause.py`), of which refusing anything is a failure;
-    empty: there is none.  variants: those that attnspec makes itself (see `core/forms.py`).
-    diagnosed: at a glance, of so many failures of each subject under `must` clauses the cause is
-    looked for.
+    must_take: a contract (see `spec/clause.py`); refusing any of it is a failure.
+    variants: those that attnspec makes itself (see `core/forms.py`).
+    diagnosed: how many failures of `must` clauses are explained at a glance, for each subject.
     sizes: such as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`).
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
