@@ -1,8 +1,7 @@
-"""Finds causes of a failure: what it is like, which arithmetic allows it, what to do. Every fault is
-loaded with this.
+"""Finds the faults that explain a failure, the arithmetic that allows it, and what to do.
 
-What fails after other calls is put to the function once more in a new process, to see whether it
-fails by itself.
+Loads every fault. A case that may fail only after other calls runs again in a new process, to see
+whether it fails by itself.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from attnspec.trials.judging import LoggingEvaluator, Violated
 from attnspec.trials.trial import Trial, conventions_of
 
 MAX_PROCESSES = 2
-"""So many failing cases are put to a new process: each costs the imports of a framework."""
+"""At most so many failing cases get a new process: each imports a whole framework."""
 
 HOLDS_ALONE = "the answer depends on earlier calls, or on chance: in a new process, the case alone holds"
-"""What is said where no fault of the catalogue is like it, and beside the one that is."""
+"""What is said if no fault of the catalogue explains it, and beside one that does."""
 
 _STATEFUL_EXPLANATION = Explanation(
     HOLDS_ALONE, "Look for what outlives a call (a cache, a buffer, a counter), or for numbers that are drawn. The "
@@ -50,12 +49,11 @@ _STATEFUL_EXPLANATION = Explanation(
 
 @dataclass(slots=True)
 class FreshProcessRerun:
-    """Puts a failing case to its subject again in a new process, to tell whether it fails by
-    itself or only after other calls. Nothing is found out of a subject that does not live in a
-    process of its own.
+    """Runs a failing case again in a new process, to tell whether it fails by itself.
 
-    _known_beginnings: the sizes at which cases begin to fail that hold by themselves; what begins
-    there is the same mistake.
+    It may fail only after other calls. Nothing is found out about a subject that does not live in
+    a process of its own. _known_beginnings: the sizes at which cases begin to fail that hold by
+    themselves; what begins there is the same mistake.
     """
 
     subject: Subject
@@ -67,12 +65,12 @@ class FreshProcessRerun:
         return bool(evidence.begins) and evidence.begins in self._known_beginnings
 
     def refine_diagnosis(self, diagnosis: Diagnosis, trial: Trial, evidence: Evidence,
-                         anew: Callable[[], Diagnosis]) -> Diagnosis:
-        """The diagnosis with what a new process says, where no fault or one with a memory is like
-        the failure.
+                         diagnose_again: Callable[[], Diagnosis]) -> Diagnosis:
+        """The diagnosis with what a new process shows, if no fault, or one with a memory, explains
+        it.
 
-        anew: diagnoses the case once more; asked where it fails by itself and a fault with a
-        memory was named. A recommendation is not worth a new process.
+        diagnose_again: diagnoses the case once more; asked where it fails by itself and a fault
+        with a memory was named. A recommendation is not worth a new process.
         """
         is_of_memory = any(each.stage == Stage.STATE.value for each in diagnosis.likely_faults)
         if not self._may_ask(trial) or (diagnosis.likely_faults and not is_of_memory):
@@ -84,7 +82,7 @@ class FreshProcessRerun:
         if not is_of_memory:
             return diagnosis
         self.subject.callee.forget()
-        return anew()
+        return diagnose_again()
 
     def _may_ask(self, trial: Trial) -> bool:
         is_must = trial.check.clause.level is Level.MUST
@@ -97,9 +95,7 @@ class FreshProcessRerun:
 
 
 def mark_as_stateful(evidence: Evidence) -> Evidence:
-    """Marks evidence as that of a function with a memory: it holds by itself and is like no fault,
-    so at which sizes it was seen says nothing.
-    """
+    """Marks evidence as that of a function with a memory: at which sizes it fails says nothing."""
     return replace(evidence, begins="", explained=_STATEFUL_EXPLANATION)
 
 
@@ -132,33 +128,32 @@ class CauseFinder:
             return False
 
     def explain_convention(self, trial: Trial) -> Explanation | None:
-        """What is said where the subject answers a question as no convention does."""
+        """What to say of an answer that is none of a convention's."""
         return explain_undefined(self._subject, conventions_of(trial.check),
                                  trial.evaluator.conventions)
 
     def explain_missing_lift(self, evidence: Evidence) -> Explanation | None:
-        """What is said of a function that is handed arrays of another framework."""
+        """What to say of a function that gets arrays of another framework."""
         return explain_missing_lift(self._subject, evidence.sentence)
 
     def explain_ending(self, trial: Trial, evidence: Evidence,
-                       ended: SubjectRaised | Violated) -> Explanation | None:
-        """What is said of a call that raises, or returns what is never an output."""
-        if isinstance(ended, SubjectRaised):
+                       error: SubjectRaised | Violated) -> Explanation | None:
+        """What to say of a call that raises, or returns what is never an output."""
+        if isinstance(error, SubjectRaised):
             is_of_lift = explain_missing_lift(self._subject, evidence.sentence)
             if is_of_lift:
                 return None
-            return self._raising_explainer.explain(ended, trial.evaluator.dtype)
-        if ended.no_array:
-            return self._raising_explainer.explain_return(ended.no_array)
+            return self._raising_explainer.explain(error, trial.evaluator.dtype)
+        if error.no_array:
+            return self._raising_explainer.explain_return(error.no_array)
         return None
 
     def add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace,
                        first: Recipe | None, *, is_known: bool) -> Evidence:
-        """The evidence with the arithmetic that allows it or the faults that it is like.
+        """The evidence with the arithmetic that allows it, or the faults that explain it.
 
-        is_known: a fault that another failure is like is what it shows; no arithmetic is behind
-        that.
-        What begins at the same sizes is the same mistake: where no fault was like it, none is
+        is_known: a fault that explains another failure explains this one, so no arithmetic does.
+        Failures that begin at the same sizes are one mistake: if no fault explained one, none is
         looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)

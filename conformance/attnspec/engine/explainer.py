@@ -1,5 +1,6 @@
-"""Explains why something failed: where it begins, and what it is like. Loaded for a first failure
-alone; what tells causes apart knows every fault, and is loaded where one is asked for (causes.py).
+"""Explains where a failure begins and what it is like. Loaded for a first failure only.
+
+What tells causes apart (causes.py) knows every fault, and is loaded only when asked.
 """
 
 from __future__ import annotations
@@ -52,14 +53,13 @@ class Explainer:
         return self._causes.is_known_fault(trial, recipe)
 
     def explain_failure(self, trial: Trial, evidence: Evidence,
-                        ended: SubjectRaised | Violated | None = None, first: Recipe | None = None,
-                        held: Sequence[Recipe] = ()) -> Evidence:
+                        error: SubjectRaised | Violated | None = None, first: Recipe | None = None,
+                        holding: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        ended: how the case failed.  first: the case that failed, as it was met.  held: the cases
-        that may
-        speak against it. What a known fault explains begins where that was seen to begin, or no
-        one looks where.
+        error: how the case failed. first: the case that failed, as it was met. holding: the cases
+        that may speak against it. What a known fault explains begins where that was seen to begin,
+        or no one looks where.
 
         At a glance only the first failure is located, and nothing else is diagnosed but a missing
         lift, unless the plan has some diagnosed: a third of a subject's time; whoever replays the
@@ -67,16 +67,16 @@ class Explainer:
         """
         if evidence.measured and evidence.measured.relation == CONVENTION_RELATION:
             return replace(evidence, explained=self._causes.explain_convention(trial))
-        is_answered = isinstance(ended, Violated) and not ended.no_array
-        if ended and not is_answered and (why := self._causes.explain_ending(trial, evidence, ended)):
+        is_answered = isinstance(error, Violated) and not error.no_array
+        if error and not is_answered and (why := self._causes.explain_ending(trial, evidence, error)):
             return replace(evidence, explained=why)
         is_known = (not trial.is_glance and bool(evidence.measured)
                     and self.is_known_fault(trial, Recipe.parse(evidence.recipe)))
         place = check_place(self._find_place(trial, evidence, searches=not is_known),
-                            evidence.recipe, held)
+                            evidence.recipe, holding)
         if trial.check.clause.holds_output:
             self._failing_recipes.append(evidence.recipe)
-            place = self._as_spoken_against(place, held)
+            place = self._as_spoken_against(place, holding)
         evidence = add_place(trial, evidence, place)
         # at a glance, too
         lift = None
@@ -97,11 +97,12 @@ class Explainer:
                 evidence,
                 located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
-    def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
-        """The place of the last failing case; with what was told of earlier ones, where a case
-        that holds speaks against that and nothing else is told of this one.
+    def _as_spoken_against(self, place: FailurePlace, holding: Sequence[Recipe]) -> FailurePlace:
+        """The place of the last failing case, weakened as cases that hold require.
+
+        What was said of earlier cases is said of it, too, if nothing else is.
         """
-        weak = self._whereabouts.weakened_boundary(self._failing_recipes, held)
+        weak = self._whereabouts.weakened_boundary(self._failing_recipes, holding)
         if not weak or (place.begins not in {"", weak} and weaken_boundary(place.begins) != weak):
             return place
         return replace(
