@@ -76,10 +76,12 @@ class WorkerQuestion:
 class WorkerAnswer:
     """Says what a worker can judge.
 
-    version: of attnspec.  digest: of the spec that the plan names.  missing: for each target, why
-    it cannot be judged there; empty if it can.  releases: for each target, the version of its
-    library.  absent: files that the plan names and that do not exist there.  wrong: why the worker
-    cannot answer.
+    version: of attnspec.
+    digest: of the spec that the plan names.
+    missing: for each target, why it cannot be judged there; empty if it can.
+    releases: for each target, the version of its library.
+    absent: files that the plan names and that do not exist there.
+    wrong: why the worker cannot answer.
     """
 
     version: str
@@ -106,8 +108,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task. lines: of its record.  defects: failures of attnspec itself.  wrong:
-    why there is no result. seconds: how long it took, without the start of its process.
+    """The result of a task.
+
+    lines: of its record.
+    defects: failures of attnspec itself.
+    wrong: why there is no result.
+    seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()
