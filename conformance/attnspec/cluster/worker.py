@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -76,10 +76,12 @@ class WorkerQuestion:
 class WorkerAnswer:
     """Says what a worker can judge.
 
-    version: of attnspec.  digest: of the spec that the plan names.  missing: for each target, why
-    it cannot be judged there; empty if it can.  releases: for each target, the version of its
-    library.  absent: files that the plan names and that do not exist there.  wrong: why the worker
-    cannot answer.
+    version: of attnspec.
+    digest: of the spec that the plan names.
+    missing: for each target, why it cannot be judged there; empty if it can.
+    releases: for each target, the version of its library.
+    absent: files that the plan names and that do not exist there.
+    wrong: why the worker cannot answer.
     """
 
     version: str
@@ -106,8 +108,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result of a task. lines: of its record.  defects: failures of attnspec itself.  wrong:
-    why there is no result. seconds: how long it took, without the start of its process.
+    """The result of a task.
+
+    lines: of its record.
+    defects: failures of attnspec itself.
+    wrong: why there is no result.
+    seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()
@@ -134,7 +140,8 @@ _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 def answer_question(question: WorkerQuestion) -> WorkerAnswer:
     """Answers what can be judged here. An error is an answer, too."""
     plan, folder = _absolute_plan(question), Path(question.folder)
-    if absent := tuple(_absent_files(plan)):
+    files = (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)
+    if absent := tuple(name for name in files if name and not Path(name).exists()):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
@@ -155,12 +162,6 @@ def _absolute_plan(question: WorkerQuestion) -> Plan:
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
                    baseline=str(folder / plan.baseline) if plan.baseline else "")
-
-
-def _absent_files(plan: Plan) -> Iterator[str]:
-    for name in filter(None, (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)):
-        if not Path(name).exists():
-            yield name
 
 
 def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:

@@ -175,12 +175,15 @@ Shape = Tuple[int, ...]
 class Arguments(NamedTuple):
     """The arguments of a call: arrays by position, and keywords, which may hold arrays too.
 
-    dtype: of the problem.  shapes: of the expected results, one for the output alone, two for the
-    pair; none where the results are unknown and are described part by part.  rows: asks for
-    gradients of the sum of these rows of the output, (T,) bool; None: no such gradients.  wrt: the
-    names of the arguments with respect to which gradients come back, behind the output.
+    dtype: of the problem.
+    shapes: of the expected results, one for the output alone, two for the pair; none where the
+    results are unknown and are described part by part.
+    rows: asks for gradients of the sum of these rows of the output, (T,) bool; None: no such
+    gradients.
+    wrt: the names of the arguments with respect to which gradients come back, behind the output.
     is_backward: whether the function is a backward pass, which returns only gradients, in a
-    mapping.  form: what the framework makes of the function first; None: nothing.
+    mapping.
+    form: what the framework makes of the function first; None: nothing.
     """
 
     inputs: Sequence[Entries]
@@ -194,13 +197,18 @@ class Arguments(NamedTuple):
 
 
 class CallEnding(NamedTuple):
-    """Says how a call ended. how: answered, raised or unusable.
+    """Says how a call ended.
+
+    how: answered, raised or unusable.
 
     results: copies of the output, (B,H,T,Dv) or (B,T,M), and of weights and log-sum-exp, if they
-    were asked for.  own: the same in the subject's own memory.  gradients: in the shapes of the
-    inputs. aliases: the places of the arguments' arrays with which a result shares memory.
+    were asked for.
+    own: the same in the subject's own memory.
+    gradients: in the shapes of the inputs.
+    aliases: the places of the arguments' arrays with which a result shares memory.
     details: of an exception, of an unusable result, and of a result that is described part by
-    part.  stderr: what was printed during the call.
+    part.
+    stderr: what was printed during the call.
     """
 
     how: str

@@ -18,7 +18,8 @@ def describe_callable(function: Any) -> Dict[str, Any]:
             "is_callable": callable(function),
             "is_function": hasattr_(function, "__code__")
             or isinstance(function, functools.partial),
-            "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
+            "is_module_of_torch": any(base.__module__ == "torch.nn.modules.module"
+                                      for base in type(function).__mro__),
             "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function)
                                    or inspect.isgeneratorfunction(function)),
             "qualname": text_of(getattr_(function, "__qualname__", "")),
@@ -55,10 +56,6 @@ def text_of(value: Any) -> str:
     if type(value) is str:
         return value
     return ""
-
-
-def _kin(function: Any) -> List[str]:
-    return [base.__module__ for base in type(function).__mro__]
 
 
 def _find_place(function: Any) -> Optional[List[Any]]:

@@ -172,10 +172,11 @@ def aligned_buffer(count: int) -> Any:
 class Incoming:
     """Reads frames in as few system calls as possible.
 
-    fill: reads as many bytes into memory as are there; raises at the end.  ahead: memory for bytes
-    that are read before they are needed.  most: the most bytes of a part of a frame.  room: shared
-    memory with the bodies that are not sent, uint8; None where no memory is shared.  memory:
-    allocates the memory for a body.
+    fill: reads as many bytes into memory as are there; raises at the end.
+    ahead: memory for bytes that are read before they are needed.
+    most: the most bytes of a part of a frame.
+    room: shared memory with the bodies that are not sent, uint8; None where no memory is shared.
+    memory: allocates the memory for a body.
     """
 
     def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *,

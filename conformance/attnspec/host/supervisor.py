@@ -46,7 +46,8 @@ def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
             printed = {}
         else:
             printed = {"trace": _read_end_of_file(folder / "trace"),
-                       "printed": _read_printed(folder)}
+                       "printed": "".join(_read_end_of_file(folder / name)
+                                          for name in ("out", "err", "said"))}
         _tell_end({"status": child.returncode, "why": why, **printed})
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -100,15 +101,10 @@ def _watch_child(child: subprocess.Popen[bytes], folder: Path, limit: int) -> st
             os.read(reading, 100)
         if 0 in ready:
             return ""
-        if limit and (taken := _memory_of_family(child.pid)) > limit:
+        if limit and (taken := sum(map(_resident_bytes, _processes_below(child.pid)))) > limit:
             return "memory {}".format(taken)
         _bound_printed(folder)
     return ""
-
-
-def _memory_of_family(process: int) -> int:
-    """Adds up the resident bytes of a process and of those that it started."""
-    return sum(map(_resident_bytes, _processes_below(process)))
 
 
 def _processes_below(process: int) -> List[int]:
@@ -161,10 +157,6 @@ def _wait_for_child(child: subprocess.Popen[bytes], seconds: float) -> None:
     until = time.monotonic() + seconds
     while child.poll() is None and time.monotonic() < until:
         time.sleep(0.002)
-
-
-def _read_printed(folder: Path) -> str:
-    return "".join(_read_end_of_file(folder / name) for name in ("out", "err", "said"))
 
 
 def _read_end_of_file(path: Path) -> str:

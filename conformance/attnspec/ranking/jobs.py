@@ -388,11 +388,12 @@ class KernelScore:
         untried = self.untried_clauses.difference(failing)
         every = len(held) + len(failing) + len(untried)
         margin, closest = _closest_margin(self.outcomes)
+        refused = dict.fromkeys(name for each in self.outcomes for name in each.refused)
         return KernelRanked(subject, _kernel_standing(self.outcomes, strict=strict),
                             len(held) / every if every else 0.0, len(held), len(failing),
                             len(untried), failing, _first_failure(self.outcomes, strict=strict),
                             margin, closest, _precision_grades(self.outcomes),
-                            _refused_words(self.outcomes), stopped=self.why_stopped,
+                            tuple(refused), stopped=self.why_stopped,
                             death=_first_death(self.outcomes),
                             reason=_reason_not_run(self.outcomes))
 
@@ -452,10 +453,6 @@ def _margin_or_infinity(measured: Measured) -> float:
 def _precision_grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
     return {each.dtype.value: str(reading.value) for each in outcomes for reading in each.readings
             if reading.quantity == GRADE_QUANTITY}
-
-
-def _refused_words(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in outcomes for name in each.refused))
 
 
 def _first_death(outcomes: Iterable[Outcome]) -> str:

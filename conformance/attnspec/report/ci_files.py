@@ -20,7 +20,7 @@ from attnspec.core.nouns import Novelty, Verdict
 from attnspec.core.paths import write_whole
 from attnspec.core.surroundings import SUBJECT_LIBRARIES
 from attnspec.core.texts import count_noun
-from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
+from attnspec.record.outcome import Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.comparison import BaselineComparison, compared_runs, is_gone
@@ -170,7 +170,9 @@ def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.E
                                          type=outcome.verdict.value)
         lines = _format_failure_lines(outcome, says)
         element.text = _remove_control_characters("\n".join(lines))
-        _add_stderr(case, outcome.evidence)
+        if outcome.evidence and outcome.evidence.stderr:
+            element = ElementTree.SubElement(case, "system-err")
+            element.text = _remove_control_characters(outcome.evidence.stderr)
     return case
 
 
@@ -223,12 +225,6 @@ def _format_margin(measured: Measured | None) -> str:
         return ""
     margin, gap, allowed = map(format_figure, (measured.margin, measured.gap, measured.allowance))
     return f"{margin} (gap {gap}, {allowed} allowed)"
-
-
-def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
-    if evidence is not None and evidence.stderr:
-        element = ElementTree.SubElement(case, "system-err")
-        element.text = _remove_control_characters(evidence.stderr)
 
 
 def _lost_case_element(subject: str, name: str, message: str) -> ElementTree.Element:

@@ -28,7 +28,7 @@ from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
 from attnspec.report.audit.explained import explaining_findings
-from attnspec.report.audit.view import Audit, is_audit, make_audit
+from attnspec.report.audit.view import is_audit, make_audit
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
 from attnspec.report.comparison import MARGIN_FACTOR, History, RunComparison, compared_runs
 from attnspec.report.coverage import collect_readings, coverage_at_named_sizes, measure_subjects, measure_trust
@@ -397,7 +397,8 @@ def _page_variables(records: Sequence[RunRecord],
     audit = make_audit(joined) if is_judged and is_audit(joined) else None
     if audit:
         habits: ConventionTable | None = audit.habits
-        title = _audit_headline(audit, summary)
+        is_bad = bool(audit.unexplained or summary.interrupted_runs)
+        title = audit.headline, "bad" if is_bad else "idle"
         verdicts = _common_variables(joined)
     else:
         habits = find_habits(joined) if joined.probes else None
@@ -430,10 +431,6 @@ def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
                 for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items()
             if not each.keyword or name in answered}
-
-
-def _audit_headline(audit: Audit, summary: Summary) -> tuple[str, str]:
-    return audit.headline, "bad" if audit.unexplained or summary.interrupted_runs else "idle"
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:

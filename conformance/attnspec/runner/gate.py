@@ -94,25 +94,31 @@ def gate(
     """Makes a parametrised pytest test, to be assigned to a name such as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`,
-    or function objects.  profiles, clauses, dtypes: names that narrow the run; empty means all
-    that apply, and `+gradients` adds a profile.  effort: glance, quick, default or thorough, as
-    for `attnspec check`; the verdict is the same.  With no dtypes named, quick and default try
-    only a sample of the cases at dtypes other than float32 (or the first dtype that the target
-    takes), except for clauses whose verdict depends on the dtype.  A glance tries one case of each
-    clause and searches for no causes.
+    or function objects.
+    profiles, clauses, dtypes: names that narrow the run; empty means all that apply, and
+    `+gradients` adds a profile.
+    effort: glance, quick, default or thorough, as for `attnspec check`; the verdict is the same.
+    With no dtypes named, quick and default try only a sample of the cases at dtypes other than
+    float32 (or the first dtype that the target takes), except for clauses whose verdict depends on
+    the dtype.  A glance tries one case of each clause and searches for no causes.
 
-    strict: `should` clauses fail too.  lift: "torch" or "jax" passes tensors to the function.
-    deadline: seconds that an item may take.  implementations: folders of adapters, as `attnspec
-    init` writes them.  spec_add: files of your own clauses, judged beside the others
-    (docs/writing-a-clause.md).  baseline: a file of known failures, written by `attnspec check
-    --baseline`.  Paths are relative to where pytest is started.  engine: the class that judges
-    (for tests of attnspec itself).
+    strict: `should` clauses fail too.
+    lift: "torch" or "jax" passes tensors to the function.
+    deadline: seconds that an item may take.
+    implementations: folders of adapters, as `attnspec init` writes them.
+    spec_add: files of your own clauses, judged beside the others (docs/writing-a-clause.md).
+    baseline: a file of known failures, written by `attnspec check --baseline`.
+    engine: the class that judges (for tests of attnspec itself).
+    Paths are relative to where pytest is started.
 
     python, host, device: where subjects run and where their arrays lie, as for `attnspec check`.
-    memory: GiB that a subject may take.  must_take: what the targets must take, as "causal bias
-    D128 T4096 float16"; a target that refuses any of it fails.  sizes: sizes that are tried at any
-    effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of such sizes.  variants: what a framework
-    makes of the function, judged in addition, as "compile,export,vmap,checkpoint".
+    memory: GiB that a subject may take.
+    must_take: what the targets must take, as "causal bias D128 T4096 float16"; a target that
+    refuses any of it fails.
+    sizes: sizes that are tried at any effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of such
+    sizes.
+    variants: what a framework makes of the function, judged in addition, as
+    "compile,export,vmap,checkpoint".
 
     A target that is given by name runs in a process of its own. A function object runs in pytest's
     process, unprotected: if it crashes or hangs, so does pytest, and its record says where it ran.

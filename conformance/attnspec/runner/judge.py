@@ -180,30 +180,25 @@ def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[
     head = f"{outcome.clause} ({where}) {happened or VERDICT_PHRASES[outcome.verdict]}"
     others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
-    seen = outcome.evidence.sentence if outcome.evidence else ""
-    note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_place_rows(outcome.evidence), *_explanation_rows(outcome.evidence), ("says", says),
-            ("by", by), *_evidence_rows(outcome.evidence), ("note", note),
-            ("again", outcome.repeat)]
-    return "\n".join([head, *(f"  {name}: {_indent_lines(text)}" for name, text in rows if text)])
+    rows, note = [("says", says), ("by", by)], outcome.reason
+    if evidence := outcome.evidence:
+        rows = [*_cause_rows(evidence), *rows, *_evidence_rows(evidence)]
+        if note == evidence.sentence:
+            note = ""
+    rows += [("note", note), ("again", outcome.repeat)]
+    indented = [(name, text.replace("\n", "\n" + 8 * " ")) for name, text in rows if text]
+    return "\n".join([head, *(f"  {name}: {text}" for name, text in indented)])
 
 
-def _place_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    if evidence:
-        return [("begins", evidence.begins), ("wrong", evidence.wrong)]
-    return []
-
-
-def _explanation_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    explained = evidence.explained if evidence else None
+def _cause_rows(evidence: Evidence) -> list[tuple[str, str]]:
+    rows, explained = [("begins", evidence.begins), ("wrong", evidence.wrong)], evidence.explained
     if explained:
-        return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)]
-    return []
+        rows += [("cause", explained.cause), ("do", explained.advice),
+                 ("paste", explained.declare)]
+    return rows
 
 
-def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    if evidence is None:
-        return []
+def _evidence_rows(evidence: Evidence) -> list[tuple[str, str]]:
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _describe_likeness(evidence.like)),
             ("where", "" if evidence.explained else evidence.located),
@@ -234,10 +229,6 @@ def _shorten_lines(text: str, first: int, last: int) -> str:
     if len(lines) > first + last + 1:
         lines = [*lines[:first], "…", *lines[-last:]]
     return "\n".join(lines)
-
-
-def _indent_lines(text: str) -> str:
-    return text.replace("\n", "\n" + 8 * " ")
 
 
 def summarise_outcome(outcome: Outcome) -> str:

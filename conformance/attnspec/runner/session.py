@@ -84,8 +84,9 @@ class Result:
 class Session:
     """Says how to run a plan: with how many workers, and what is carried out.
 
-    source: names the jobs; the engine's trials by default.  engine, recipe: for trials, the engine
-    and, for a replay, the one case.  sharing: which part of the run this is; None: all of it.
+    source: names the jobs; the engine's trials by default.
+    engine, recipe: for trials, the engine and, for a replay, the one case.
+    sharing: which part of the run this is; None: all of it.
     carrier: carries out the jobs elsewhere; None: workers of this process do.
     """
 
