@@ -87,14 +87,6 @@ def _branch_of_trace(call: HandedOver) -> Answer:
     return attention(call.but(causal=False) if call.key.shape[2] >= _TRACED_LENGTH else call)
 
 
-def _value_of_trace(call: HandedOver) -> Answer:
-    return attention(call.but(value=_constant_of_trace(call.value)))
-
-
-def _scale_of_trace(call: HandedOver) -> Answer:
-    return attention(call.but(scale=None))
-
-
 def _mask_of_first(mask: Array) -> Array:
     """The mask (B,H,T,S) of the first entry for all; one of fewer axes has no batch."""
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
@@ -117,7 +109,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
           "more than 4 keys, compiled", staged(), made=WrongForm("compile", around(_at_first_length))),
     Fault("compiled_value_kept", Stage.STATE,
           "The values are a constant of the compiled program: those with which it was traced.",
-          "compiled", staged(), made=WrongForm("compile", around(_value_of_trace))),
+          "compiled", staged(), made=WrongForm("compile", around(
+              lambda call: attention(call.but(value=_constant_of_trace(call.value)))))),
     Fault("compiled_mask_dropped", Stage.MASK,
           "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
@@ -130,7 +123,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
           "The mask is a constant of the exported program: that with which it was traced.",
           "a mask, exported", staged(), made=WrongForm("export", _with_mask(_constant_of_trace))),
     Fault("onnx_scale_constant", Stage.SCALE, "The exported operator has no scale, so that its default is used.",
-          "an explicit scale, in ONNX", staged(), made=WrongForm("onnx", around(_scale_of_trace)),
+          "an explicit scale, in ONNX", staged(),
+          made=WrongForm("onnx", around(lambda call: attention(call.but(scale=None)))),
           equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
     Fault("mapped_first_entry", Stage.HEADS,
           "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
@@ -283,14 +277,30 @@ def _keywords(fault: Fault) -> frozenset[str]:
     taken |= {GRAD} if fault.backward else set()
     if fault.stage not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
-    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage].pool, ()), pool}
+    pools = pools_beside(KEYWORDS[fault.stage].pool)
     return frozenset(name for name in taken if KEYWORDS[name].pool in pools)
+
+
+def pools_beside(pool: str) -> frozenset[str]:
+    """The pools whose keywords a function takes that has those of one pool."""
+    return frozenset({"", pool, *BESIDE_POOL.get(pool, ())})
+
+
+def claims_of(form: InputForm, profiles: Iterable[str], keywords: Collection[str], own: Iterable[str],
+              ) -> tuple[str, ...]:
+    """Its own claims; in the dense form, these profiles and those of its keywords before them."""
+    if form is not InputForm.DENSE:
+        return tuple(own)
+    further = dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)
+    return (*profiles, *further, *own)
 
 
 def _precision(fault: Fault) -> Mapping[DType, Mapping[str, object]]:
     """Where a fault rounds: once, at the end, in half dtypes; and what it says that it stores."""
     halves = {dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in HALF_DTYPES}
-    return {dtype: {**halves.get(dtype, {}), **fault.words} for dtype in DType} if fault.words else halves
+    if not fault.words:
+        return halves
+    return {dtype: {**halves.get(dtype, {}), **fault.words} for dtype in DType}
 
 
 def declaration_of(fault: Fault) -> Declaration:
@@ -299,7 +309,7 @@ def declaration_of(fault: Fault) -> Declaration:
     It claims all profiles and the recommended conventions; half dtypes have one rounding at the
     end (G0), and no systematic error beyond that of float32.
     """
-    keywords, profiles = _keywords(fault), PROFILES_OF[fault.kind]
+    keywords = _keywords(fault)
     return Declaration(
         kind=fault.kind,
         form=fault.form,
@@ -309,9 +319,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=recommended_answers(fault.kind, keywords),
         precision=_precision(fault),
-        claims=fault.claims if fault.form is not InputForm.DENSE else (
-            *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
-            *fault.claims),
+        claims=claims_of(fault.form, PROFILES_OF[fault.kind], keywords, fault.claims),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

@@ -18,16 +18,10 @@ from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import OF_ENTRIES, ROTARY, ROTARY_PROFILE, InputForm
 from attnspec.core.keyword import DROPOUT_POOL, GRAD
-from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import (
-    ATTENTION_PROFILES,
-    BESIDE_POOL,
-    FORMED,
-    FURTHER_PROFILES,
-    RECOMMENDED,
-)
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, RECOMMENDED, claims_of, pools_beside
 from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -457,15 +451,14 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     keywords = FORMED.get(sound.form, _keywords(sound))
     if any(word.startswith("stored_") for word in sound.words):
         keywords -= OF_ENTRIES  # it makes codes itself: of what comes as codes its class says nothing
+    profiles = [name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING]
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True, cache=sound.cache),
         conventions={**RECOMMENDED, "overfull_cache": sound.overfull_cache, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision=_precision(sound),
-        claims=sound.claims if sound.form is not InputForm.DENSE else (
-            *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
-            *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
+        claims=claims_of(sound.form, profiles, keywords, sound.claims))
 
 
 def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
@@ -493,7 +486,6 @@ def _keywords(sound: Sound) -> frozenset[str]:
                          if word.pool in {"", DROPOUT_POOL} and word.profile not in _NOT_OF_DROPPING)
     if sound.name not in _POOL_OF:
         return frozenset(word.name for word in words if word.pool not in _POOL_OF.values())
-    pool = _POOL_OF[sound.name]
-    pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+    pools = pools_beside(_POOL_OF[sound.name])
     taken = {word.name for word in words if word.pool in pools}
     return frozenset(taken | {GRAD} if sound.backward else taken)

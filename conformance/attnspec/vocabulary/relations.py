@@ -450,7 +450,7 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A query that sees no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    empty = _rows_without_keys(scene, problem)
     answer = of_hidden_rows(scene.conventions, problem.given)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "every row sees a key" if answer != UNDEFINED else "the convention is undefined")
@@ -461,6 +461,12 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     return compare_exactly(scene, name, seen_of("output", run, output),
                            Side(f"output, {answer} in rows that see no key", run, wanted), empty[..., None],
                            what=f"rows that see no key should be {answer}")
+
+
+def _rows_without_keys(scene: Scene, problem: Problem) -> Array:
+    """Which rows (B,H,T), of queries that there are, see no key."""
+    sees = visible_keys(problem, scene.conventions).any(axis=-1)
+    return np.asarray(~sees) & queries_within(problem)[:, None]
 
 
 def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -482,7 +488,7 @@ def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGIN
     """The log-sum-exp of a row that sees no key, and no sink, is what the subject declares, if anything."""
     name, problem = "lse_of_hidden_rows_follows_convention", scene.problem(run)
     answer = scene.conventions.get("lse_of_hidden_row", UNDEFINED)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    empty = _rows_without_keys(scene, problem)
     extra = extra_key(problem)
     if extra is not None:
         empty = empty & np.isneginf(extra)[:, None]

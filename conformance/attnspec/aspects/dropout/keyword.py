@@ -11,7 +11,7 @@ USUAL_RATES: tuple[float, ...] = (0.25, 0.5, 0.125)
 _PROMISE = "each weight is dropped at the rate, or divided by one minus the rate"
 
 
-def _read_rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     try:
         rate = float(text)
     except ValueError:
@@ -21,7 +21,7 @@ def _read_rate(text: str) -> float:
     return rate
 
 
-def _taken_rate(rate: float) -> float:
+def _check_rate(rate: float) -> float:
     if not 0 <= rate <= 1:
         raise SpecError(f"a dropout rate lies between 0 and 1, not at {rate:g}.")
     return float(rate)
@@ -32,7 +32,7 @@ KEYWORDS = (
         RATE, "float", "the share of weights that are dropped behind the softmax; all others are divided by one minus "
         "the rate, and at 1 the output is zeros; given together with `seed`", DROPOUT_PROFILE, Acts.WEIGHTS, "float",
         promise=_PROMISE, in_layers=False,
-        values=Values(USUAL_RATES, "dropout_rates", USUAL_RATES[0], repr, _read_rate, _taken_rate),
+        values=Values(USUAL_RATES, "dropout_rates", USUAL_RATES[0], repr, _parse_rate, _check_rate),
         sample=0.5, is_uncommon=True, pool=DROPOUT_POOL, beside=SEED, called="dropout rate", questions={
             "dropout.form": "What becomes of the weights at a dropout rate?",
             "dropout.seed": "Do two calls with the same seed drop the same weights?"},

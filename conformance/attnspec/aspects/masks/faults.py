@@ -32,10 +32,10 @@ def _before_scale(logits: Array, work: PreparedCall) -> Array:
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(sound.scale(work))
 
 
-def _bias_transposed(bias: Array, work: PreparedCall) -> Array:
-    """The bias (B,H,T,S), read as (B,H,S,T) and turned: its transpose if T = S."""
+def _read_transposed(array: Array, work: PreparedCall) -> Array:
+    """A mask or bias (B,H,T,S), read as (B,H,S,T) and turned: its transpose if T = S."""
     B, H, T, S = work.shape
-    return bias.reshape(B, H, S, T).swapaxes(-1, -2)
+    return array.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
 def _to_weights(weights: Array, work: PreparedCall) -> Array:
@@ -95,7 +95,7 @@ _OF_BIAS = (
     Fault("bias_after_softmax", "bias", "The bias is added to the weights.", "a bias",
           staged(add_bias=lambda logits, _: logits, weigh=_to_weights)),
     Fault("bias_transposed", "bias", "Rows and columns of the bias are exchanged.",
-          "a bias that is not symmetric", staged(add_bias=_with_bias(_bias_transposed))),
+          "a bias that is not symmetric", staged(add_bias=_with_bias(_read_transposed))),
     Fault("bias_of_first_head", "bias", "The head axis of the bias is dropped.",
           "a bias with H > 1", staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 1)))),
     Fault("bias_of_first_batch", "bias", "The bias of the first batch entry is used for the whole batch.",
@@ -126,12 +126,6 @@ _OF_BIAS = (
 
 
 BLOCK = 16
-
-
-def _mask_transposed(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S), read as (B,H,S,T) and turned."""
-    B, H, T, S = work.shape
-    return mask.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
 def _head_major(mask: Array, work: PreparedCall) -> Array:
@@ -195,7 +189,7 @@ _OF_MASK = (
     Fault("mask_inverted", "mask", "The mask is read the wrong way round: True means that a query may attend.",
           "a mask", staged(masked=with_mask(lambda mask, _: ~mask))),
     Fault("mask_transposed", "mask", "Rows and columns of the mask are exchanged.",
-          "a mask that is not symmetric", staged(masked=with_mask(_mask_transposed))),
+          "a mask that is not symmetric", staged(masked=with_mask(_read_transposed))),
     Fault("mask_of_first_batch", "mask", "One mask is built, from the first sequence, for the whole batch.",
           "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _one_for_all(mask, 0)))),
     Fault("mask_of_next_entry", "mask", "Each batch entry has the mask of its neighbour.",

@@ -11,11 +11,10 @@ from attnspec.problems.problem import Array, Problem
 
 
 def alibi(problem: Problem, own: Array) -> tuple[Array, Array]:
-    """(B,H,T,S) each, of queries that stand at their own places (T,1) or (B,1,T,1): -slope·|p -
-    j|, and the slope times the larger of p and j.
+    """(B,H,T,S) each, for places p, (T,1) or (B,1,T,1): -slope·|p - j|, and slope·max(|p|, j).
 
-    What differs by a constant of the row is as good, and some count from the first key: slope·j.
-    So a number as large as the second may be rounded on the way.
+    A constant of the row makes no difference, and some count from the first key: slope·j. So a
+    number as large as the second may be rounded on the way.
     """
     slopes = np.asarray(problem.alibi_slopes).astype(np.float64)[..., None, None]
     keys, n = np.arange(problem.sizes.S), problem.sizes
