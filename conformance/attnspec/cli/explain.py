@@ -49,7 +49,6 @@ def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecErro
 @contextmanager
 def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
     """Says first what `lint` would say of own clauses, and if it does, ends with exit code 2.
-
     NumPy is imported only if there are own clauses.
     """
     own = tuple(clause for clause in clauses if clause.where.file in law.added)

@@ -96,9 +96,8 @@ def _pronoun_of(several: Sequence[object]) -> str:
 
 def format_finding(digest: Digest, finding: FailedClause,
                    cause: LikelyCause | None = None) -> Iterator[str]:
-    """Writes a failure in full: in red if it gates, else in yellow with its level.
-
-    cause: of the bug; its fault comes first.
+    """Writes a failure in full: in red if it gates, else in yellow with its level. cause: of the
+    bug; its fault comes first.
     """
     first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]

@@ -248,9 +248,8 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 
 
 class ScriptOutcome(Enum):
-    """What a finding's script comes to.
-
-    Interpreters exit with 1 also for an uncaught exception; what they print tells the two apart.
+    """What a finding's script comes to. Interpreters exit with 1 also for an uncaught exception;
+    what they print tells the two apart.
     """
 
     CONFIRMED = "confirmed"
@@ -280,9 +279,8 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
 
 def _place_of_finding(finding: Finding,
                       known: Mapping[str, Registered]) -> Registered | str | None:
-    """A present subject that the finding concerns; None if it concerns none.
-
-    A text says why the script cannot run.
+    """A present subject that the finding concerns; None if it concerns none. A text says why the
+    script cannot run.
     """
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
@@ -335,10 +333,8 @@ def _script_to_hand_over(finding: Finding, variables: Mapping[str, str]) -> str:
 
 
 def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
-    """The command that runs the scripts of a subject's library.
-
-    It is the interpreter of its host if that is no Python, else the one that the user names, else
-    the manifest's.
+    """The command that runs the scripts of a subject's library. It is the interpreter of its host
+    if that is no Python, else the one that the user names, else the manifest's.
     """
     if subject and subject.library.program:
         return subject.library.program.command[:1]

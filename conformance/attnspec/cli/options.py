@@ -293,9 +293,8 @@ shard_options = _combine_options((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
-    """Makes a plan of the options in `_SELECTION`.
-
-    Folders become absolute, because workers may run elsewhere.
+    """Makes a plan of the options in `_SELECTION`. Folders become absolute, because workers may
+    run elsewhere.
     """
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute())
@@ -375,9 +374,8 @@ def known_targets(plan: Plan) -> None:
 
 
 def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
-    """Expands patterns such as `torch/*` and `fault/*`, and files such as `mine.py`.
-
-    Raises TargetError for a pattern that matches nothing.
+    """Expands patterns such as `torch/*` and `fault/*`, and files such as `mine.py`. Raises
+    TargetError for a pattern that matches nothing.
     """
     from attnspec.subjects.outline import spelled_out  # noqa: PLC0415  (weight: manifests)
 
@@ -420,9 +418,8 @@ def _known_files(targets: Iterable[str]) -> None:
 
 def judgeable_subjects(implementations: Iterable[str],
                        libraries: Sequence[str] = ()) -> tuple[str, ...]:
-    """The registered subjects whose framework is installed. libraries: only of these.
-
-    Raises TargetError if there is none, and UsageError for a library that does not exist.
+    """The registered subjects whose framework is installed. libraries: only of these. Raises
+    TargetError if there is none, and UsageError for a library that does not exist.
     """
     from attnspec.subjects.registry import registered_subjects  # noqa: PLC0415  (weight: manifests)
 

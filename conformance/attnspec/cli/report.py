@@ -179,9 +179,8 @@ def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = Non
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The records of a folder, also packed ones, without empty files.
-
-    Raises UsageError if there is none.
+    """The records of a folder, also packed ones, without empty files. Raises UsageError if there
+    is none.
     """
     files = {file for ending in ("", *PACKED_SUFFIXES)
              for file in folder.glob(f"*.jsonl{ending}") if file.stat().st_size}

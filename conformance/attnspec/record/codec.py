@@ -77,9 +77,8 @@ def _encoded_fields(kind: type) -> tuple[tuple[str, object], ...]:
 
 @functools.cache
 def is_brief(kind: type, name: str) -> bool:
-    """Whether a field of a dataclass is left out if it has its default.
-
-    `BRIEF` of the class says so: of all fields, or of the named ones.
+    """Whether a field of a dataclass is left out if it has its default. `BRIEF` of the class says
+    so: of all fields, or of the named ones.
     """
     brief = getattr(kind, "BRIEF", False)
     if isinstance(brief, frozenset):

@@ -145,9 +145,8 @@ def _with_words(group: ExplainedFailures, says: str) -> ExplainedFailures:
 
 
 def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
-    """Turns "fails where" into "fails only where" if a failure says so of these conditions.
-
-    Then some cases that meet the condition hold.
+    """Turns "fails where" into "fails only where" if a failure says so of these conditions. Then
+    some cases that meet the condition hold.
     """
     says = group.cause.says if group.cause else ""
     if not says.startswith("fails where "):

@@ -90,7 +90,6 @@ def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree
 
 def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
     """Counts the items that were not run, by reason. broken: the reason if the adapter is broken.
-
     Another reason is left out if it concerns one item alone, which then has an error of its own.
     """
     lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
@@ -270,7 +269,6 @@ def step_summary(records: Sequence[RunRecord]) -> str:
 def error_commands(records: Sequence[RunRecord],
                    place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Writes commands that GitHub turns into errors: one a likely cause, at most MOST_ANNOTATIONS.
-
     place_of: finds the `def` of a subject by its id.
     """
     joined = join_records(show_hidden(records))
@@ -305,9 +303,8 @@ def _format_baseline_summary(run: BaselineComparison) -> str:
 
 def _causes_by_subject(joined: JoinedRecords, *,
                        strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
-    """Yields the causes of each subject's failures; an unexplained failure comes by itself.
-
-    Then comes what is no failure, but not as a list of known failures says.
+    """Yields the causes of each subject's failures; an unexplained failure comes by itself. Then
+    comes what is no failure, but not as a list of known failures says.
     """
     for subject in (*joined.subjects, *joined.faults):
         outcomes = chain.from_iterable(joined.outcomes_of_subject(subject).values())

@@ -98,9 +98,8 @@ def ascii_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """How a verdict is shown.
-
-    css: the class of its colour.  rank: its place from the gravest, which is 0.
+    """How a verdict is shown. css: the class of its colour.  rank: its place from the gravest,
+    which is 0.
     """
 
     sign: str
@@ -153,9 +152,8 @@ _GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Ve
 
 
 def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a clause over all dtypes: a failure at any of them counts first.
-
-    A clause that is held at one dtype is held, even if it cannot be judged at others.
+    """The verdict on a clause over all dtypes: a failure at any of them counts first. A clause
+    that is held at one dtype is held, even if it cannot be judged at others.
     """
     return min(verdicts, key=_GRAVEST_FIRST.index)
 
@@ -176,9 +174,8 @@ def language_of_text(text: str) -> str:
 
 
 def web_address(url: str) -> str:
-    """The address if it leads to the web, else nothing.
-
-    A record may hold any text, such as `javascript:`.
+    """The address if it leads to the web, else nothing. A record may hold any text, such as
+    `javascript:`.
     """
     return url if _WEB.fullmatch(url) else ""
 

@@ -118,9 +118,8 @@ class PageFinding:
 
 
 def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
-    """Makes the cards of all implementations, the worst first.
-
-    Failures of faults are shown by the trust matrix.
+    """Makes the cards of all implementations, the worst first. Failures of faults are shown by the
+    trust matrix.
     """
     cards = [card for subject in joined.subjects
              for card in _findings_of_one(joined, subject, strict=strict)]
@@ -268,9 +267,8 @@ def formula_markup(latex: str) -> Markup | None:
 
 
 def _is_balanced(latex: str) -> bool:
-    """Whether all braces close.
-
-    If they do not, the converter draws half a formula without an error.
+    """Whether all braces close. If they do not, the converter draws half a formula without an
+    error.
     """
     bare = latex.replace(r"\{", "").replace(r"\}", "")
     return bare.count("{") == bare.count("}")
@@ -390,7 +388,6 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
 
 def _page_variables(records: Sequence[RunRecord],
                     further: Sequence[SectionMaker]) -> Mapping[str, object]:
-    """Collects the variables of the templates."""
     joined = join_records(records)
     drawn = (draw_section(records) for draw_section in (*further, ranking_section))
     sections = tuple(section for section in drawn if section)
