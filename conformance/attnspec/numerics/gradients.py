@@ -306,10 +306,11 @@ def expect_gradients(
 ) -> Mapping[str, Gradient]:
     """The gradient of each input, by its name, where the output's is `grad` (B,H,T,Dv).
 
-    settled: (B,T) bool, where a row that sees no key contributes nothing, as its output is zeros;
-    None: everywhere. Of a row that is unsettled, or out of the domain of the bounds, nothing is
-    claimed, nor of any key of its heads. factor (B,H,T,S): of weights that are dropped.  The other
-    arguments are those of `expect`.
+    settled: (B,T) bool, where a row without a visible key contributes nothing, as its output is
+    zeros; everywhere, if it is None. Nothing is claimed of a row that is not settled, or outside
+    the domain of the bounds, nor of any key of its heads.
+    factor (B,H,T,S): of weights that are dropped.
+    The other arguments are those of `expect`.
     """
     own, *of_truth = erring_classes(precision, backward)
     classes = (replace(own, forward=roundings_of(problem, precision)), *of_truth)

@@ -52,8 +52,7 @@ class Trial(CaseJudge):
     raised_before: what the subject has raised under other clauses; at a glance that is not shrunk
     again.
     small_sizes: those to which failing cases of other clauses were shrunk.
-    shapes: the sizes that the clause was dealt in its run;
-    None: those that it would be dealt alone.
+    shapes: the clause's sizes in this run; without them, those of a run of it alone.
     named_sizes: those that a user names, which are tried whatever they cost.
     sample: so many of the openings stand for all cases; 0: all are tried.
     tell_failure: it is told the case that fails first, before a smaller one is looked for.
