@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import NAMES, ZEROS, nearest_codes
 from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
-from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum, nearest_codes
+from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum
 from attnspec.numerics.precision import Precision, StoredForm
 from attnspec.problems.problem import INPUTS, Array, numpy_dtype
 from attnspec.record.outcome import Measured
