@@ -308,7 +308,7 @@ def _errors_with_rounded_scales(entries: Array, stored: StoredFormat, precision:
     errors = np.minimum(moved, size) + (count * _scale_roundoff(precision) + lost) * size
     smallest, unknown = least, largest + most
     if codes.has_narrow_scales:
-        smallest, unknown = _second_scale(size, codes), np.inf
+        smallest, unknown = _second_scale(size, codes), np.full_like(largest, np.inf)
     # E8M0 has the exponents of float32; a second scale is in float32
     is_tiny = _is_tiny(smallest, precision) | (smallest < SMALLEST_POWER)
     errors = np.where(is_tiny & (largest > 0), unknown, errors)
