@@ -22,7 +22,7 @@ from attnspec.vocabulary.transforms.axes import ArrayName, Attention, product
 
 
 def multiply_scale(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
-    """Multiply the scale of one array by a power of two, which is exact; no claim where it has none."""
+    """Multiply the scale of one array by a power of two, which is exact. No claim where it has none."""
     scale = getattr(posed.one, f"{array}_scale")
     if scale is None:
         raise NoClaim(f"the {array} has no scale")
@@ -46,15 +46,15 @@ def drop_zeros(posed: Attention) -> Attention:
 
 
 def drop_zero(posed: Attention, *, array: ArrayName) -> Attention:
-    """Make the same call without the zero points of one array; no claim where it has none."""
+    """Make the same call without the zero points of one array. No claim where it has none."""
     if getattr(posed.one, f"{array}_zero") is None:
         raise NoClaim(f"the {array} has no zero point")
     return posed.but(**{f"{array}_zero": None})
 
 
 def multiply_stored(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
-    """Multiply one array by a power of two: scales that are taken from its entries follow, and codes stay
-    as they are. No claim where the subject stores the array in another way, or that is not exact.
+    """Multiply one array by a power of two. Scales that are taken from the entries are multiplied by it, and codes stay
+    as they are; no claim where the subject stores the array in another way, or where that is not exact in the dtype.
     """
     stored, problem = _formats_in(posed.stored).get(array), posed.one
     if stored is not None and not stored.follows_factors:
@@ -63,9 +63,9 @@ def multiply_stored(posed: Attention, *, array: ArrayName, by: Annotated[float, 
 
 
 def put_codes(posed: Attention) -> Attention:
-    """Put codes times a power of two, with the largest code of each block among them, in the place of the
-    entries of each array that the subject stores as codes: what is read back is what was stored. No claim
-    where it stores none by scales that are taken from the entries alone.
+    """Put codes times a power of two in the place of the entries of each array that the subject stores as codes, the
+    largest code of each block among them: what is read back is what was stored. No claim where it stores none, or not
+    by scales that are taken from the entries alone.
     """
     formats = _formats_in(posed.stored)
     if not formats or not all(each.is_plain for each in formats.values()):
@@ -98,20 +98,20 @@ def _codes_near(entries: Array, stored: StoredFormat) -> Array:
 
 
 def agrees_with_codes(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """The observed array equals the definition's if each entry has the nearest of the declared codes."""
+    """The observed array equals the definition's, where each entry has the nearest of the codes that are declared."""
     measured = agrees_with_definition(_with_codes_known(scene), observe=observe, run=run)
     return replace(measured, relation="agrees_with_codes")
 
 
 def agree_in_codes(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable) -> Measured:
-    """Two runs give the same array within rounding if each entry has the nearest of the declared codes."""
+    """Two runs give the same array within rounding, where each entry has the nearest of the codes that are declared."""
     measured = agree(_with_codes_known(scene), runs=runs, observe=observe, within="rounding")
     return replace(measured, relation="agree_in_codes")
 
 
 def inside_hull_of_codes(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """Every entry of the output lies between the least and the greatest visible value that is read back
-    if each has the nearest of the declared codes.
+    """Every entry of the output lies between the least and the greatest visible value that is read back, where each has
+    the nearest of the codes that are declared.
     """
     return replace(inside_hull(_with_codes_known(scene), run=run), relation="inside_hull_of_codes")
 
