@@ -1,4 +1,4 @@
-"""The arrays of quantised attention: scales and zero points by their pattern, and entries that are codes."""
+"""Scales, zero points and codes are made here by pattern, and handed over as a subject takes them."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from attnspec.problems.problem import (
 )
 
 GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
-"""By keyword, the array all of whose scales it is multiplied into."""
+"""The second scales: by keyword, the array whose scales are all multiplied by it."""
 
 NAMES: Mapping[str, str] = {
     word.name: word.meaning_of for word in KEYWORDS if word.name == f"{word.meaning_of}_scale"}
-"""By keyword, the array whose codes it scales."""
+"""The scales: by keyword, the array whose codes it scales."""
 
 ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
-"""By keyword, the array from whose codes it is taken off."""
+"""The zero points: by keyword, the array from whose codes it is subtracted."""
 
 EVERY: Mapping[str, str] = {**NAMES, **ZEROS, **GLOBALS}
-"""By keyword, the array whose codes it gives a meaning."""
+"""All of these keywords, each with its array."""
 
 _PAST: Mapping[str, str] = dict(zip(CACHED, CACHED_INPUTS, strict=True))
-"""By keyword, the array of the call whose storage earlier keys, or values, have."""
+"""By the keyword of past keys or values, the array of the call whose storage they share."""
 
 _UNSCALED = "uint8/tensor/ones"
 """The pattern of codes that have a zero point and no scale."""
 
 USUAL_SLOTS = 4
-"""Of a page, where a pattern is made without the problem whose pages it belongs to."""
+"""The slots of a page, where a pattern is made without a problem that has pages."""
 
 _SEED = 1
-"""Of the scales that a function is tried with: any will do."""
+"""The seed of the scales that a function is tried with: any will do."""
 
 _RARE = 16
-"""One code in so many is any code of its storage, the others are rounded from the family's entries."""
+"""One code in so many is any code of its storage; the others are rounded from the entries."""
 
 
 def shape_of(name: str, sizes: Sizes) -> tuple[int, int, int, int]:
@@ -68,81 +68,82 @@ def shape_of(name: str, sizes: Sizes) -> tuple[int, int, int, int]:
 
 
 def scales(keyword: str, pattern: str, seed: int, sizes: Sizes, slots: int = USUAL_SLOTS) -> Array:
-    """The scales of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: the same wherever
-    its granularity says so. slots: of a page, whose keys share one.
-    """
-    storage, granularity, kind = parts_of(pattern)
-    full = shape_of(NAMES[keyword], sizes)
+    """Return the scales of an array at its full shape (B,H,S,D), in float32. slots: of a page."""
+    name, granularity, kind = parts_of(pattern)
+    storage, full = STORAGES[name], shape_of(NAMES[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
-    made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
-    stored = made.astype(np.float32).astype(storage_dtype(STORAGES[storage].scales)).astype(np.float32)
+    numbers = _KINDS[kind](random)
+    if kind != "ones":
+        numbers = numbers * storage.step
+    stored = numbers.astype(np.float32).astype(storage_dtype(storage.scales)).astype(np.float32)
     return spread_out(stored, granularity, full, slots)
 
 
 def global_scale(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
-    """The one scale of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32."""
+    """Return the second scale of an array, repeated to its full shape (B,H,S,D), in float32."""
     random = random_words(seed, keyword, (1, 1, 1, 1))
     power = np.ldexp(1.0, np.array([-2, -1, 1, 2])[random % np.uint32(4)])
-    made = {"odd": _odd(random), "power": power, "one": np.ones(random.shape)}[pattern]
-    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), shape_of(GLOBALS[keyword], sizes)))
+    number = {"odd": _odd(random), "power": power, "one": np.ones(random.shape)}[pattern]
+    return np.full(shape_of(GLOBALS[keyword], sizes), number, np.float32)
 
 
 def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
-    """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ, and
-    one for each block along those that are cut into blocks.
+    """Return the shape of scales of codes (B,H,S,D), with one entry for each block, and length 1
+    along the axes along which they do not differ.
     """
     shared = SCALE_AXES[granularity]
     return tuple(-(-length // shared[axis]) if axis in shared else 1 for axis, length in enumerate(full))
 
 
-def spread_out(made: Array, granularity: str, full: tuple[int, ...], slots: int = USUAL_SLOTS) -> Array:
-    """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D). slots: of a page, whose keys share
-    one.
-    """
+def spread_out(numbers: Array, granularity: str, full: tuple[int, ...], slots: int = USUAL_SLOTS) -> Array:
+    """Repeat scales of the shape that `shared_shape` gives to the full shape (B,H,S,D)."""
     if granularity == "page":
-        made = made[:, :, _first_of_page(full[2], slots)]
+        numbers = numbers[:, :, _first_of_page(full[2], slots)]
     for axis, length in SCALE_AXES[granularity].items():
         if length > 1:
-            made = made.take(np.arange(full[axis]) // length, axis)
-    return np.ascontiguousarray(np.broadcast_to(made, full))
+            numbers = numbers.take(np.arange(full[axis]) // length, axis)
+    return np.ascontiguousarray(np.broadcast_to(numbers, full))
 
 
 def _first_of_page(keys: int, slots: int) -> Array:
-    """Any shape, (S,): of each key the first one that lies in its page of so many slots."""
+    """(S,): for each key, the first key of its page of so many slots."""
     return np.arange(keys) // slots * slots
 
 
 def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes, *,
                 slots: int = USUAL_SLOTS) -> Array:
-    """The zero points of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: of the
-    granularity and for the storage that the pattern of its scales names. slots: of a page, whose keys share one.
+    """Return the zero points of an array at its full shape (B,H,S,D), in float32, of the granularity
+    and for the storage that the pattern of its scales names.
     """
     name, granularity, _ = parts_of(scale_pattern)
     full = shape_of(ZEROS[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
-    made = _ZERO_KINDS[pattern](STORAGES[name], random)
-    return spread_out(made.astype(np.float32), granularity, full, slots)
+    numbers = _ZERO_KINDS[pattern](STORAGES[name], random)
+    return spread_out(numbers.astype(np.float32), granularity, full, slots)
+
+
+def _turns(random: Words) -> Array:
+    """0 and 1 by turns, in the shape of the words, whatever it is."""
+    return np.arange(random.size).reshape(random.shape) % 2
 
 
 def _zeros_about_middle(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: whole numbers within an eighth of the range from the storage's middle, even and
-    odd ones by turns; the middle itself is none of them.
+    """Whole numbers within an eighth of the range from the middle, in the shape of the words: even and
+    odd ones by turns, and never the middle itself.
     """
     reach = min(storage.largest - storage.lowest + 1, 256) / 8
-    turn = np.arange(random.size).reshape(random.shape) % 2
-    away = 2 * (random % np.uint32(reach)).astype(float) - reach + turn
+    away = 2 * (random % np.uint32(reach)).astype(float) - reach + _turns(random)
     return np.asarray(storage.middle + np.where(away == 0, reach, away))
 
 
 def _zeros_with_eighths(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: as about the middle, and one to seven eighths more."""
+    """The same and one to seven eighths more, in the shape of the words."""
     return _zeros_about_middle(storage, random) + (1 + (random >> np.uint32(12)) % np.uint32(7)) / 8
 
 
 def _zeros_at_ends(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: the least and the largest code by turns."""
-    turn = np.arange(random.size).reshape(random.shape) % 2
-    return np.where(turn == 0, storage.lowest, storage.largest)
+    """The least and the largest code by turns, in the shape of the words."""
+    return np.where(_turns(random) == 0, storage.lowest, storage.largest)
 
 
 _ZERO_KINDS: Mapping[str, Callable[[Storage, Words], Array]] = {
@@ -151,20 +152,19 @@ _ZERO_KINDS: Mapping[str, Callable[[Storage, Words], Array]] = {
 
 
 def _powers(random: Words) -> Array:
-    """Of any shape, that of the words: powers of two from 1/4 to 4, neighbours apart."""
-    turn = np.arange(random.size).reshape(random.shape) % 2
-    return np.ldexp(1.0, 2 * (random >> np.uint32(31)).astype(np.int32) + turn.astype(np.int32) - 2)
+    """Powers of two from 1/4 to 4 in the shape of the words; neighbours differ."""
+    return np.ldexp(1.0, 2 * (random >> np.uint32(31)).astype(np.int32) + _turns(random).astype(np.int32) - 2)
 
 
 def _odd(random: Words) -> Array:
-    """Of any shape, that of the words: from 1/2 to 3/2, with 24 bits each."""
+    """Numbers from 1/2 to 3/2 that have 24 bits each, in the shape of the words."""
     return np.asarray(0.5 + (random >> np.uint32(9)) / 2.0**23 + 2.0**-24)
 
 
 def _with_zero(random: Words) -> Array:
-    """Of any shape, that of the words: as powers, every third one 0."""
-    third = np.arange(random.size).reshape(random.shape) % 3 == 1
-    return np.where(third, 0.0, _powers(random))
+    """Powers of two of which every third is 0, in the shape of the words."""
+    is_third = np.arange(random.size).reshape(random.shape) % 3 == 1
+    return np.where(is_third, 0.0, _powers(random))
 
 
 _KINDS: Mapping[str, Callable[[Words], Array]] = {
@@ -175,8 +175,8 @@ def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
     """What makes the zero points or scales of a keyword, at the full shape of their array (B,H,S,D)."""
     if keyword in ZEROS:
         return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
-    made = global_scale if keyword in GLOBALS else scales
-    return lambda pattern, seed, sizes, _: made(keyword, pattern, seed, sizes)
+    make = global_scale if keyword in GLOBALS else scales
+    return lambda pattern, seed, sizes, _: make(keyword, pattern, seed, sizes)
 
 
 ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
@@ -184,9 +184,7 @@ ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
 
 
 def settle(problem: Problem, recipe: Recipe) -> Problem:
-    """The problem with codes in the place of entries, wherever it has scales or zero points. Codes are held in the
-    problem's dtype, which has room for each of them.
-    """
+    """Put codes, in the problem's dtype, in the place of entries that have scales or zero points."""
     slots = _slots(problem, 1)
     for keyword, name in NAMES.items():
         zero = f"{name}_zero"
@@ -199,70 +197,74 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
             problem = problem.but(**{zero: offset})
         if keyword in recipe.features and parts_of(pattern)[1] == "page":
             problem = problem.but(**{keyword: scales(keyword, pattern, recipe.seed, recipe.sizes, slots)})
-        entries = getattr(problem, name)
-        codes = codes_of(entries, pattern, recipe.seed, name, problem.dtype, zero=offset)
+        codes = codes_of(getattr(problem, name), pattern, recipe.seed, name, problem.dtype, zero=offset)
         problem = problem.but(**{name: codes})
     return problem
 
 
 def in_codes(problem: Problem, patterns: Mapping[str, str], multiple: int = 1) -> Problem:
-    """The problem with scales and zero points by these patterns, by keyword, and its entries as the nearest codes. None
-    of them is drawn, so that the answer is much like that to the entries. multiple: of the slots of a page.
+    """Give a problem scales and zero points by these patterns, and the nearest codes of its entries.
+
+    No code is drawn, so that the answer is much like that to the entries.
+    patterns: by keyword.  multiple: the slots of a page are a multiple of it.
     """
     slots = _slots(problem, multiple)
     for keyword, name in NAMES.items():
         if keyword not in patterns:
             continue
         pattern, zero = patterns[keyword], f"{name}_zero"
-        storage, offset = STORAGES[parts_of(pattern)[0]], np.zeros(())
-        made = {keyword: scales(keyword, pattern, _SEED, problem.sizes, slots)}
+        offset = None
         if zero in patterns:
-            made[zero] = offset = zero_points(zero, patterns[zero], pattern, _SEED, problem.sizes, slots=slots)
-        entries = getattr(problem, name).astype(np.float64)
-        entries = np.abs(entries) if storage.is_unsigned and zero not in patterns else entries
-        steps = entries / (1.0 if parts_of(pattern)[2] == "ones" else storage.step)
-        made[name] = round_to(storage, steps + offset).astype(numpy_dtype(problem.dtype))
-        problem = problem.but(**made)
+            offset = zero_points(zero, patterns[zero], pattern, _SEED, problem.sizes, slots=slots)
+            problem = problem.but(**{zero: offset})
+        codes = _round_entries(getattr(problem, name), pattern, offset).astype(numpy_dtype(problem.dtype))
+        scale = scales(keyword, pattern, _SEED, problem.sizes, slots)
+        problem = problem.but(**{keyword: scale, name: codes})
     return problem
 
 
 def _slots(problem: Problem, multiple: int) -> int:
-    """The slots of a page of a problem's keys, which are a multiple of a number; of the usual pages where none are
-    said.
-    """
+    """The slots of a page of a problem's keys, or of the usual pages where it has none."""
     pattern: PagePattern | Array | None = getattr(problem, TABLE)
     return slots_of_page(pattern if isinstance(pattern, str) else USUAL_PAGES, problem.sizes.S, multiple)
 
 
 def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType, *,
              zero: Array | None = None) -> Array:
-    """The nearest codes of a storage, of any shape: of the entries, or of the entries over the step where scales are
-    not 1, and of as much more as the zero points are (the same shape). Without these, unsigned codes are those of the
-    entries' sizes. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
+    """Return the nearest codes of entries of any shape, with any code of the storage in one of 16 places.
+
+    Where scales are not 1, entries are divided by the storage's step before. Zero points, of the same shape, are
+    added; without them, unsigned codes are those of the entries' sizes.
+    label: names the array, so that each draws codes of its own.
     """
     name, _, kind = parts_of(pattern)
-    storage = STORAGES[name]
-    wide = entries.astype(np.float64)
-    wide = np.abs(wide) if storage.is_unsigned and zero is None else wide
-    steps = wide if kind == "ones" else wide / storage.step
-    nearest = round_to(storage, steps if zero is None else steps + zero)
-    random = random_words(seed, f"codes of {label}", entries.shape)
-    is_rare = random % np.uint32(_RARE) == 0
-    rare = round_to(storage, _any_code(storage, random // np.uint32(_RARE)))
-    return np.where(is_rare & (kind != "ones"), rare, nearest).astype(numpy_dtype(dtype))
+    nearest = _round_entries(entries, pattern, zero)
+    if kind != "ones":
+        random = random_words(seed, f"codes of {label}", entries.shape)
+        rare = round_to(STORAGES[name], _any_code(STORAGES[name], random // np.uint32(_RARE)))
+        nearest = np.where(random % np.uint32(_RARE) == 0, rare, nearest)
+    return nearest.astype(numpy_dtype(dtype))
+
+
+def _round_entries(entries: Array, pattern: str, zero: Array | None) -> Array:
+    """The nearest codes of entries, of any shape, in float64; zero points have the same shape."""
+    name, _, kind = parts_of(pattern)
+    storage, steps = STORAGES[name], entries.astype(np.float64)
+    if kind != "ones":
+        steps = steps / storage.step
+    if zero is not None:
+        return round_to(storage, steps + zero)
+    return round_to(storage, np.abs(steps) if storage.is_unsigned else steps)
 
 
 def _any_code(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: one in eight is the least or the largest code, the others are whole numbers of
-    the whole range, or floating-point ones of every exponent.
-    """
-    ends = random >> np.uint32(24)  # the words are below 2^28
-    return np.where(ends % 16 == 0, storage.lowest, np.where(ends % 16 == 1, storage.largest, _inner_code(
-        storage, random)))
+    """Codes in the shape of the words, of which one in eight is the least or the largest code."""
+    end = (random >> np.uint32(24)) % 16  # the words are below 2^28
+    return np.select([end == 0, end == 1], [storage.lowest, storage.largest], _inner_code(storage, random))
 
 
 def _inner_code(storage: Storage, random: Words) -> Array:
-    """Codes of any shape, that of the words, without the ends put in."""
+    """Whole codes of the whole range, or floating-point ones of every exponent, in the shape of the words."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1
@@ -272,28 +274,33 @@ def _inner_code(storage: Storage, random: Words) -> Array:
 
 
 def round_to(storage: Storage, numbers: Array) -> Array:
-    """The nearest code of each number, of any shape, in float64: ties to even, and what is beyond the range at its end.
-    Numbers that are no numbers stay as they are.
+    """Round numbers of any shape, in float64, to the nearest codes, ties to even.
+
+    Beyond the range it is the code at its end. What is not finite stays as it is.
     """
+    return np.where(np.isfinite(numbers), nearest_codes(storage, numbers), numbers)
+
+
+def nearest_codes(storage: Storage, numbers: Array) -> Array:
+    """Round numbers of any shape to the nearest codes; infinite ones have the code at their end of the range."""
     if storage.is_whole:
         nearest = np.rint(numbers)
-    else:
-        # the spacing of codes is that of the number's exponent, or of the smallest normal one
+    else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
         exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
         nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
-    return np.where(np.isfinite(numbers), np.clip(nearest, storage.lowest, storage.largest), numbers)
+    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
 
 
 def holds(storage: Storage, numbers: Array) -> bool:
-    """Whether each number, of any shape, is a code. Formats of eight bits with a floating point have NaN, no others."""
+    """Whether each number, of any shape, is a code; NaN is one of the eight-bit floating-point formats."""
     wide = numbers.astype(np.float64)
     is_code = np.equal(round_to(storage, wide), wide)
     return bool(np.where(np.isfinite(wide), is_code, np.isnan(wide) & storage.has_nan).all())
 
 
 def misfit(problem: Problem, limits: Limits, form: InputForm = InputForm.DENSE) -> str:
-    """Why codes and scales cannot be handed to a function of this form with these limits; empty if they can. A past is
-    looked at with what stands behind it.
+    """Say why codes and scales cannot be handed to a function of this form with these limits; empty
+    if they can. Past and new keys are looked at together.
     """
     return next(chain(_without_meaning(problem, limits, form), _misfits(join_past(problem), limits)), "")
 
@@ -303,8 +310,8 @@ _BLOCKS_OF_ANOTHER: Mapping[InputForm, str] = {
     InputForm.DECODER: "a call may begin within a block"}
 """By form, why blocks of tokens have no meaning there."""
 _BYTES_OF_ANOTHER: Mapping[InputForm, str] = {
-    InputForm.DENSE: "past and new keys", InputForm.PACKED: "two sequences", InputForm.PAGED: "two pages",
-    InputForm.DECODER: "two calls"}
+    InputForm.DENSE: "past and new keys", InputForm.PACKED: "two sequences",
+    InputForm.PAGED: "two pages", InputForm.DECODER: "two calls"}
 """By form, what two tokens of one byte may belong to."""
 
 
@@ -313,25 +320,27 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
     for name in INPUTS:
         granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
         is_of_keys = name in CACHED_INPUTS
+        is_cut = form is InputForm.PACKED or (is_of_keys and form is not InputForm.DENSE)
         if granularity == "page" and form is not InputForm.PAGED:
             yield f"scales of its {name} are declared by page, and its keys lie in none (declare token, or another)"
-        if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (
-                is_of_keys or form is InputForm.PACKED):
-            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]} (declare "
-                   f"{'page or token' if form is InputForm.PAGED else 'token'})")
-        if layout and is_along_tokens(layout) and (form is InputForm.PACKED or (is_of_keys and (
-                form is not InputForm.DENSE or problem.has_past))):
+        if is_cut and form in _BLOCKS_OF_ANOTHER and SCALE_AXES.get(granularity, {}).get(2, 1) > 1:
+            way_out = "page or token" if form is InputForm.PAGED else "token"
+            yield f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]} (declare {way_out})"
+        if layout and is_along_tokens(layout) and (is_cut or (is_of_keys and problem.has_past)):
             yield (f"it packs neighbouring tokens of its {name}, and two of a byte may belong to "
                    f"{_BYTES_OF_ANOTHER[form]} (declare a layout along the features)")
 
 
 def has_declared_blocks(recipe: Recipe, limits: Limits) -> bool:
-    """Whether scales of a recipe lie in the blocks that a subject declares; true where it declares none. Other scales
-    can be handed over in its blocks as well, but a fault, which is told no length, does not know where these end.
+    """Whether scales of a recipe lie in the blocks that a subject declares, if any. Others can be handed
+    over in its blocks, too, but a fault, which is told no length, does not know where they end.
     """
-    declared = {keyword: granularity_of(limits, name) for keyword, name in NAMES.items()}
-    return all(granularity in {*UNBLOCKED, "", parts_of(recipe.value(keyword))[1]}
-               for keyword, granularity in declared.items() if keyword in recipe.features)
+    for keyword, name in NAMES.items():
+        if keyword in recipe.features:
+            granularity = parts_of(recipe.value(keyword))[1]
+            if granularity_of(limits, name) not in {*UNBLOCKED, "", granularity}:
+                return False
+    return True
 
 
 def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
@@ -350,47 +359,53 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
                 yield f"the {word} of its {name} differ not only by {granularity}"
             if granularity == "page" and not _is_of_pages(numbers, _slots(problem, limits.page_multiple)):
                 yield f"the {word} of its {name} differ within a page"
-        if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
-            yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
-        if stored and zero is not None and not STORAGES[stored].takes_zero_points:
+        if not stored:
+            continue
+        storage = STORAGES[stored]
+        if scale is not None and not _is_stored(scale, storage.scales):
+            yield f"{storage.scales} cannot hold the scales of its {name}"
+        if zero is not None and not storage.takes_zero_points:
             yield f"{stored} has no zero points, and its {name} would come with some"
-        if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
+        if zero is not None and limits.zeros == "codes" and not holds(storage, zero):
             yield f"{stored} cannot hold the zero points of its {name}"
 
 
 def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]:
-    """The keywords of a call, scales and zero points (B,H,S,D) as their array lies."""
-    return {name: lays[EVERY[name]](value) if name in EVERY and EVERY[name] in lays and isinstance(value, np.ndarray)
-            else value for name, value in keywords.items()}
+    """Lay the scales and zero points (B,H,S,D) among the keywords of a call as their array lies."""
+    changed = dict(keywords)
+    for name in EVERY.keys() & keywords.keys():
+        value, lay = keywords[name], lays.get(EVERY[name])
+        if lay is not None and isinstance(value, np.ndarray):
+            changed[name] = lay(value)
+    return changed
 
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limits: Limits,
               lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays (B,H,S,D) of a call, codes in their storage; and its keywords: past codes likewise, scales and zero
-    points in the shape of their granularity: of any granularity, with length 1 along the axes along which they do not
-    differ.
+    """Return the arrays (B,H,S,D) and the keywords of a call as a subject with these limits takes them:
+    codes in their storage, scales and zero points in the shape of their granularity. Where any is taken,
+    they have length 1 along the axes along which they do not differ.
     """
     if not any(getattr(limits, f"stored_{name}") for name in INPUTS) and EVERY.keys().isdisjoint(keywords):
         return arrays, keywords
 
-    def handed(name: str, value: object) -> object:
+    def hand(name: str, value: object) -> object:
         """One array or keyword as the subject takes it."""
         if not isinstance(value, np.ndarray):
             return value
         if name in EVERY:
-            return _handed_over(name, value, limits, lays.get(EVERY[name]))
+            return _hand_over_scale(name, value, limits, lays.get(EVERY[name]))
         own = _PAST.get(name, name)
         storage = getattr(limits, f"stored_{own}", "")
         return in_storage(value, storage, getattr(limits, f"packed_{own}")) if storage else value
 
-    return ({name: np.asarray(handed(name, array)) for name, array in arrays.items()},
-            {name: handed(name, value) for name, value in keywords.items()})
+    return ({name: np.asarray(hand(name, array)) for name, array in arrays.items()},
+            {name: hand(name, value) for name, value in keywords.items()})
 
 
-def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Array], Array] | None) -> Array:
-    """Scales or zero points (B,H,S,D) in the shape of their granularity, as their array lies; scales in the type that
-    belongs to the storage, zero points in that of their codes where that is declared. The one scale of a whole array
-    is ().
+def _hand_over_scale(keyword: str, value: Array, limits: Limits, lay: Callable[[Array], Array] | None) -> Array:
+    """Scales or zero points (B,H,S,D) in the shape of their granularity, as their array lies, and in the
+    type that is declared for them. A second scale is ().
     """
     if keyword in GLOBALS:
         return np.array(_with_a_first(value, {})[0, 0, 0, 0])
@@ -409,30 +424,28 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
 def granularity_of(limits: Limits, name: str) -> str:
     """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
     declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
-    return declared or (storage.usual_granularity if storage is not None else "")
+    if declared or storage is None:
+        return declared
+    return storage.usual_granularity
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
-    """Codes (B,H,S,D), or as they lie in a form, in the type of their storage; where they are packed, bytes of half as
-    many features, or (B,H,S/2,D) of half as many tokens.
+    """Convert codes (B,H,S,D), or as they lie in a form, to the type of their storage. Packed, they are
+    bytes of half as many features, or (B,H,S/2,D) of half as many tokens.
     """
     stored = _cast(codes, STORAGES[name])
     return pack_nibbles(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
 
 
 def _cast(codes: Array, storage: Storage) -> Array:
-    """Codes of any shape in the type of their storage. What fills slots that hold no key may be no code: of whole
-    numbers the nearest one, 0 for NaN.
-    """
-    if storage.is_whole:
+    """Codes of any shape in the type of their storage."""
+    if storage.is_whole:  # what fills slots that hold no key may be no code
         codes = np.clip(np.nan_to_num(codes), storage.lowest, storage.largest)
     return codes.astype(storage_dtype(storage.code_type))
 
 
 def pack_nibbles(nibbles: Array, layout: str) -> Array:
-    """Bytes of which each has two of the nibbles (B,H,S,D), or as they lie in a form with features last; a last one
-    that is alone is beside 0.
-    """
+    """Pack nibbles (B,H,S,D), or as they lie in a form, two to a byte; an odd last one has 0 beside it."""
     axis = 2 if is_along_tokens(layout) else nibbles.ndim - 1
     length = nibbles.shape[axis]
     even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(nibbles.ndim)])
@@ -444,8 +457,8 @@ def pack_nibbles(nibbles: Array, layout: str) -> Array:
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a type of codes or scales, by ml_dtypes where NumPy has none. Raises UsageError, with the way
-    out, where an old release of ml_dtypes has none either.
+    """Return NumPy's dtype of a type of codes or scales, or that of ml_dtypes; raise UsageError, with
+    the way out, where an old release of it has none either.
     """
     if name in {"int8", "uint8", "float32"}:
         return np.dtype(name)
@@ -467,22 +480,25 @@ def _is_of_pages(scale: Array, slots: int) -> bool:
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:
-    """Whether scales (B,H,S,D) differ along no other axis than the granularity's, and there between blocks alone."""
+    """Whether scales (B,H,S,D) differ along the granularity's axes alone, and there between blocks alone."""
     shared = SCALE_AXES[granularity]
-    firsts = {axis: np.arange(length) // shared.get(axis, length) * shared.get(axis, length)
-              for axis, length in enumerate(scale.shape) if length and shared.get(axis, length) > 1}
-    return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
+    for axis, length in enumerate(scale.shape):
+        block = shared.get(axis, length)
+        if block > 1 and (scale != scale.take(np.arange(length) // block * block, axis)).any():
+            return False
+    return True
 
 
 def _shape_scale(scale: Array, granularity: str, lay: Callable[[Array], Array] | None) -> Array:
-    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, of one that broadcasts to their array."""
+    """Scales (B,H,S,D) in the shape of a granularity, or in one that broadcasts to their array."""
     if not granularity:
-        return _shrunk(scale) if lay is None else _shrunk_as_laid(scale, lay)
+        return _shrink_scale(scale) if lay is None else _shrink_laid_scale(scale, lay)
     shared = SCALE_AXES[granularity]
     if lay is not None and shared.get(2) == 1:
         features = slice(None, None, shared[3]) if 3 in shared else slice(1)
         laid = lay(np.ascontiguousarray(scale[..., features]))
-        laid = laid if 3 in shared else laid[..., 0]
+        if 3 not in shared:
+            laid = laid[..., 0]
         return np.ascontiguousarray(laid[:, 0] if granularity == "page" else laid)
     at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
     return np.array(_with_a_first(scale, shared)[at])
@@ -494,20 +510,20 @@ def _with_a_first(scale: Array, shared: Mapping[int, int]) -> Array:
     return scale if shape == scale.shape else np.ones(shape, scale.dtype)
 
 
-def _shrunk(scale: Array) -> Array:
-    """Scales (B,H,S,D) as (B or 1,H or 1,S or 1,D or 1): with length 1 along the axes along which they are the same."""
+def _shrink_scale(scale: Array) -> Array:
+    """Scales (B or 1,H or 1,S or 1,D or 1), with length 1 along the axes along which they are the same."""
     for axis in range(scale.ndim):
-        first = scale.take([0], axis) if scale.shape[axis] else scale
-        scale = first if (scale == first).all() else scale
+        if scale.shape[axis] and (scale == scale.take([0], axis)).all():
+            scale = scale.take([0], axis)
     return np.ascontiguousarray(scale)
 
 
-def _shrunk_as_laid(scale: Array, lay: Callable[[Array], Array]) -> Array:
-    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); with length 1 along the
-    first axes, too, where batch entries and keys share them.
+def _shrink_laid_scale(scale: Array, lay: Callable[[Array], Array]) -> Array:
+    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); the first
+    axes have length 1, too, where batch entries and keys share the scales.
     """
-    kept = tuple(slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
-    laid = lay(scale)[..., kept[0], kept[1]]
+    heads, features = (slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
+    laid = lay(scale)[..., heads, features]
     if scale.size and (scale == scale[:1, :, :1]).all():
-        laid = scale[0, :, 0, :][kept].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
+        laid = scale[0, :, 0, :][heads, features].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
     return np.ascontiguousarray(laid)

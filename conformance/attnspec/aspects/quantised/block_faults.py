@@ -1,4 +1,4 @@
-"""Scales of blocks that are of another block, lost where a block is not full, or read along another axis."""
+"""These faults take the scale of another block, lose that of a last one, or look it up along another axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import Restore, scale_codes
+from attnspec.aspects.quantised.stage import Restore, look_up_transposed, scale_codes
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
@@ -22,27 +22,26 @@ TOKENS, FEATURES = 2, 3
 """The axes of (B,H,S,D) along which blocks lie."""
 
 LEAST = 2
-"""The shortest block: one token, or one feature, is none."""
+"""The shortest block: a single token or feature is none."""
 
 
 def block_length(scale: Array, axis: int) -> int:
-    """How many neighbours share each scale, of scales (B,H,S,D), along an axis; its whole length where all do."""
+    """Count the neighbours that share each of the scales (B,H,S,D) along an axis: all where all do."""
     moved = np.moveaxis(scale, axis, 0)
     differs = (moved[1:] != moved[:-1]).any(axis=(1, 2, 3))
     return int(differs.argmax()) + 1 if differs.any() else scale.shape[axis]
 
 
 def _in_blocks(axis: int, change: Change, *names: str) -> Restore:
-    """A `restore` stage that reads other scales of some arrays where they are cut into blocks along an axis."""
+    """A `restore` stage that changes the scales (B,H,S,D) of some arrays where blocks cut them along an axis."""
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by the changed scales (B,H,S,D)."""
         for name in names:
             scale = getattr(work, f"{name}_scale")
             if scale is not None:
                 whole = np.broadcast_to(scale, getattr(work, name).shape)
                 length = block_length(whole, axis)
-                is_cut = LEAST <= length < whole.shape[axis]
-                work = work.but(**{f"{name}_scale": change(whole, length)}) if is_cut else work
+                if LEAST <= length < whole.shape[axis]:
+                    work = work.but(**{f"{name}_scale": change(whole, length)})
         return sound.restore(work)
     return restore
 
@@ -58,14 +57,13 @@ def _of_first_block(axis: int) -> Change:
 
 
 def _of_longer_blocks(axis: int) -> Change:
-    """Every second block has the scale of the one before it, as if blocks were twice as long; of scales (B,H,S,D)."""
+    """Blocks are taken to be twice as long; of scales (B,H,S,D)."""
     return lambda scale, length: scale.take(np.arange(scale.shape[axis]) // (2 * length) * (2 * length), axis)
 
 
 def _of_shorter_blocks(axis: int) -> Change:
-    """Scales are counted as if blocks were half as long; beyond the last scale it serves; of scales (B,H,S,D)."""
+    """Blocks are taken to be half as long, and the last scale serves the rest; of scales (B,H,S,D)."""
     def change(scale: Array, length: int) -> Array:
-        """(B,H,S,D): entry i has the scale of block i / (length / 2)."""
         size = scale.shape[axis]
         return scale.take(np.minimum(np.arange(size) // max(1, length // 2) * length, size - 1), axis)
     return change
@@ -74,17 +72,15 @@ def _of_shorter_blocks(axis: int) -> Change:
 def _tail_unscaled(axis: int) -> Change:
     """A last block that is not full has no scale; of scales (B,H,S,D)."""
     def change(scale: Array, length: int) -> Array:
-        """(B,H,S,D): 1 from the last border of blocks on."""
         size = scale.shape[axis]
-        is_tail = np.arange(size) >= size // length * length
-        return np.where(np.moveaxis(np.broadcast_to(is_tail, scale.shape[:1] + (1,) * 2 + (size,)), 3, axis), 1, scale)
+        is_tail = np.expand_dims(np.arange(size) >= size // length * length, tuple(range(1, scale.ndim - axis)))
+        return np.where(is_tail, 1, scale)
     return change
 
 
 def _tail_of_block_before(axis: int) -> Change:
-    """A last block that is not full has the scale of the one before: lengths were divided downwards; (B,H,S,D)."""
+    """A last block that is not full has the scale of the one before; of scales (B,H,S,D)."""
     def change(scale: Array, length: int) -> Array:
-        """(B,H,S,D): no scale beyond that of the last full block."""
         size = scale.shape[axis]
         return scale.take(np.minimum(np.arange(size), size // length * length - 1), axis)
     return change
@@ -96,19 +92,12 @@ def _borders_shifted(axis: int) -> Change:
 
 
 def _swizzle_scales(scale: Array, _: int) -> Array:
-    """(B,H,S,D): of 16 tokens, scales are read four by four, in the order that another unit wants them in."""
+    """(B,H,S,D): the scales of 16 tokens are read four by four, in the order of another unit."""
     S = scale.shape[TOKENS]
     places = np.arange(S)
     whole = S // 16 * 16
     places[:whole] = places[:whole].reshape(-1, 4, 4).swapaxes(1, 2).ravel()
     return scale.take(places, TOKENS)
-
-
-def _transpose_lookup(scale: Array, _: int) -> Array:
-    """(B,H,S,D): token and feature change places where a scale is looked up."""
-    S, D = scale.shape[2:]
-    tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
-    return scale[:, :, features % S, tokens % D]
 
 
 _FEATURE_BLOCKS = "{} scales of blocks of features"
@@ -141,7 +130,7 @@ _OF_BLOCKS: Mapping[str, tuple[str, str, int, Change]] = {
     "swizzled": ("The {} scales of 16 tokens are read in the order of another layout.",
                  f"{_FEATURE_BLOCKS}, 16 tokens and more", FEATURES, _swizzle_scales),
     "transposed": ("Token and feature change places where the {} scale is looked up.", _FEATURE_BLOCKS, FEATURES,
-                   _transpose_lookup),
+                   look_up_transposed),
 }
 """By name: story, reach, the axis along which blocks lie, and what becomes of the scales; {} is the array."""
 
@@ -152,7 +141,7 @@ _LINKS: Mapping[str, str] = {
 
 
 def _of_blocks() -> Iterator[Fault]:
-    """Each mistake with blocks of keys, of values and of both; of the query, those of a block before and of a tail."""
+    """Each mistake with blocks of keys, of values and of both; of queries, some."""
     for keyword, array in NAMES.items():
         for name, (story, reach, axis, change) in _OF_BLOCKS.items():
             if array != "query" or name.endswith(("block_before", "_tail")):
@@ -183,7 +172,7 @@ BLOCK_PANEL = tuple(
 
 
 def _by_blocks(work: PreparedCall) -> PreparedCall:
-    """Key codes stay where their scales are those of blocks of features: each block's products are scaled apart."""
+    """Key codes stay where blocks of features have scales: the products of each block are scaled."""
     scale, zero = work.key_scale, work.key_zero
     if scale is None or zero is not None or len(_borders(scale)) <= LEAST:
         return sound.restore(work)
@@ -202,8 +191,8 @@ def _logits_by_blocks(work: PreparedCall, factor: float) -> Array:
         return sound.logits(work, factor)
     H, dots = work.query.shape[1], np.zeros(work.shape, work.query.dtype)
     for start, stop in pairwise(_borders(work.key_scale)):
-        of_block = sound.group(work.key_scale[..., start], H)[:, :, None].astype(dots.dtype)
-        dots = dots + (work.query[..., start:stop] @ work.key[..., start:stop].swapaxes(-1, -2)) * of_block
+        scale = sound.group(work.key_scale[..., start], H)[:, :, None].astype(dots.dtype)
+        dots = dots + (work.query[..., start:stop] @ work.key[..., start:stop].swapaxes(-1, -2)) * scale
     return dots * dots.dtype.type(factor)
 
 
@@ -211,14 +200,16 @@ def _tokens_by_blocks(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,Dv): 16 keys at a time, whose values are dequantised when their turn comes."""
     if work.value_scale is None:
         return sound.mix(weights, work)
-    H = weights.shape[1]
-    scale = sound.group(np.broadcast_to(work.value_scale, (*work.value_scale.shape[:2], *work.value.shape[2:])), H)
-    blocks = (slice(start, start + 16) for start in range(0, weights.shape[-1], 16))
-    return sum((weights[..., block] @ scale_codes(work.value[:, :, block], scale[:, :, block]) for block in blocks),
-               np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
+    shape = (*work.value_scale.shape[:2], *work.value.shape[2:])
+    scale = sound.group(np.broadcast_to(work.value_scale, shape), weights.shape[1])
+    total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
+    for start in range(0, weights.shape[-1], 16):
+        block = slice(start, start + 16)
+        total = total + weights[..., block] @ scale_codes(work.value[:, :, block], scale[:, :, block])
+    return total
 
 
-def _values_kept(work: PreparedCall) -> PreparedCall:
+def _keep_value_codes(work: PreparedCall) -> PreparedCall:
     """Value codes stay codes, where they are finite and have no zero point."""
     if work.value_scale is None or work.value_zero is not None or not np.isfinite(work.value).all():
         return sound.restore(work)
@@ -230,5 +221,5 @@ SOUND_BLOCKS = (
     SoundFormulation("scales_by_feature_blocks", "products of each block of features are scaled, then added up",
                      staged(restore=_by_blocks, logits=_logits_by_blocks), POOL),
     SoundFormulation("values_by_token_blocks", "values are dequantised 16 keys at a time",
-                     staged(restore=_values_kept, mix=_tokens_by_blocks), POOL),
+                     staged(restore=_keep_value_codes, mix=_tokens_by_blocks), POOL),
 )

@@ -1,4 +1,4 @@
-"""Scales that are lost, exchanged, doubled or of another head, and codes that are read wrongly."""
+"""These faults lose, exchange or double scales, take another head's, or read codes wrongly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,24 @@ from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
-from attnspec.aspects.quantised.stage import STAGE, Restore, is_one_for_features, keep_stale, read_changed, scale_codes
+from attnspec.aspects.quantised.stage import (
+    STAGE,
+    Change,
+    Restore,
+    drop_if,
+    has_one_query,
+    is_one_for_features,
+    keep_stale,
+    leave_tail,
+    look_up_transposed,
+    read_changed,
+    read_changed_codes,
+    repeat_to,
+    scale_codes,
+    scale_columns,
+    take_before,
+    take_first,
+)
 from attnspec.aspects.quantised.storage import STORAGES, UNBLOCKED
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
@@ -28,68 +45,33 @@ from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
 
-Change = Callable[[Array], Array]
-
 
 def _with_codes(change: Change, *names: str) -> Restore:
-    """A `restore` stage that reads other codes where there are scales, of some arrays or of all."""
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised from the changed codes (B,H,S,D)."""
-        used = [name for name in names or NAMES.values() if getattr(work, f"{name}_scale") is not None]
-        arrays = {name: change(codes := getattr(work, name)).astype(codes.dtype) for name in used}
-        return sound.restore(work.but(**arrays))
-    return restore
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool], *names: str) -> Restore:
-    """A `restore` stage that does not scale some arrays on some paths."""
-    dropped = {f"{name}_scale": None for name in names}
-    return lambda work: sound.restore(work.but(**dropped) if condition(work) else work)
+    """A `restore` stage that changes the codes (B,H,S,D) of some scaled arrays, or of all."""
+    return read_changed_codes(change, *(f"{name}_scale" for name in names or NAMES.values()))
 
 
 def _exchange_scales(one: str, other: str) -> Restore:
-    """A `restore` stage in which two arrays have each other's scales, those of the first entries where some lack."""
+    """A `restore` stage in which two arrays have each other's scales, repeated where they are too few."""
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by exchanged scales (B,H,S,D)."""
-        scales = getattr(work, f"{one}_scale"), getattr(work, f"{other}_scale")
-        fitted = {f"{name}_scale": None if scale is None else _fit(scale, getattr(work, name).shape)
-                  for name, scale in ((one, scales[1]), (other, scales[0]))}
-        return sound.restore(work.but(**fitted))
+        exchanged = work
+        for name, source in ((one, other), (other, one)):
+            scale = getattr(work, f"{source}_scale")
+            if scale is not None:
+                scale = repeat_to(scale, getattr(work, name).shape)
+            exchanged = exchanged.but(**{f"{name}_scale": scale})
+        return sound.restore(exchanged)
     return restore
 
 
-def _fit(scale: Array, shape: tuple[int, ...]) -> Array:
-    """Scales of another array (B,H,S,D) in this shape: repeated from the first where they are too few."""
-    for axis, length in enumerate(shape):
-        scale = np.take(scale, np.arange(length) % scale.shape[axis], axis=axis)
-    return scale
-
-
-def _first(axis: int) -> Change:
-    """The first along an axis serves all; any shape."""
-    return lambda scale: np.broadcast_to(scale.take([0], axis), scale.shape)
-
-
-def _roll_scales(axis: int) -> Change:
-    """Each has the scale of the one before along an axis; any shape."""
-    return lambda scale: np.roll(scale, 1, axis)
-
-
 def _power_below(scale: Array) -> Array:
-    """Of any shape: the power of two below each scale, as a format of exponents alone holds it."""
+    """The power of two below each scale of any shape, as a format of exponents alone holds it."""
     return np.where(scale == 0, 0, np.ldexp(np.sign(scale), np.frexp(scale)[1] - 1))
 
 
 def _store_narrow(dtype: type[np.generic]) -> Change:
-    """Scales of any shape, stored in a narrower dtype."""
+    """Scales of any shape are stored in a narrower dtype."""
     return lambda scale: scale.astype(dtype).astype(scale.dtype)
-
-
-def _look_up_transposed(scale: Array) -> Array:
-    """(B,H,S,D): token and feature change places where a scale is looked up."""
-    S, D = scale.shape[2:]
-    tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
-    return scale[:, :, features % S, tokens % D]
 
 
 def _mean(scale: Array) -> Array:
@@ -102,52 +84,46 @@ def _block_of_first(scale: Array) -> Array:
     return scale[:, :, np.arange(scale.shape[2]) // 4 * 4]
 
 
-def _tail_unscaled(scale: Array) -> Array:
-    """(B,H,S,D): the last block of four tokens has no scale where it is not full."""
-    S = scale.shape[2]
-    is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
-    return np.where(is_tail, scale.dtype.type(1), scale)
-
-
 __all__ = ["MISTAKES", "STAGE"]
 
 _ANY = "{} scales other than 1"
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _BELOW_HALF = dict.fromkeys(_HALVES, "the error is below a rounding of the output")
+_BY_HEAD, _BY_ENTRY = "{} scales by head, more heads than one", "{} scales by batch entry, B > 1"
+_BY_TOKEN, _BY_CHANNEL = "{} scales by token", "{} scales by channel"
 _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "ignored": ("The {} scale is accepted and never used.", _ANY, np.ones_like, {}),
     "twice": ("The {} scale is applied by the caller and by the kernel.", _ANY, np.square, {}),
-    "reciprocal": ("The {} codes are divided by their scale.", "{} scales other than 1 and 0",
-                   lambda scale: 1 / scale, {}),
+    "reciprocal": (
+        "The {} codes are divided by their scale.", "{} scales other than 1 and 0", lambda scale: 1 / scale, {}),
     "squared_root": ("Half of the {} scale is taken for a split that nobody else makes.", _ANY, np.sqrt, {}),
-    "of_first_head": ("The {} scale of the first head serves all heads.", "{} scales by head, more heads than one",
-                      _first(1), {}),
-    "of_first_entry": ("The {} scale of the first batch entry serves all.", "{} scales by batch entry, B > 1",
-                       _first(0), {}),
-    "of_first_token": ("The {} scale of the first token serves all.", "{} scales by token", _first(2), {}),
-    "of_first_channel": ("The {} scale of the first feature serves all.", "{} scales by channel", _first(3), {}),
-    "of_head_before": ("Each head has the {} scale of the head before.", "{} scales by head, more heads than one",
-                       _roll_scales(1), {}),
-    "of_entry_before": ("Each batch entry has the {} scale of the entry before.", "{} scales by batch entry, B > 1",
-                        _roll_scales(0), {}),
-    "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _roll_scales(2), {}),
-    "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
-                          _roll_scales(3), {}),
-    "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
-                             "{} scales by token or channel", _look_up_transposed, {}),
-    "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
-    "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
-                     "{} scales other than 1, a length that is no multiple of 4", _tail_unscaled, {}),
-    "mean_of_heads": ("The heads share the mean of their {} scales.", "{} scales by head, more heads than one", _mean,
-                      {}),
-    "power_of_two": ("The {} scale is stored as an exponent alone.", "{} scales that are no powers of two",
-                     _power_below, {}),
-    "in_bfloat16": ("The {} scale is stored in bfloat16.", "{} scales of more than 8 bits",
-                    _store_narrow(ml_dtypes.bfloat16), _BELOW_HALF),
-    "in_float16": ("The {} scale is stored in float16.", "{} scales of more than 11 bits", _store_narrow(np.float16),
-                   _BELOW_HALF),
-    "one_percent": ("The {} scale is 1 % too large, as from a table of rounded constants.", _ANY,
-                    lambda scale: scale * 1.01, {}),
+    "of_first_head": ("The {} scale of the first head serves all heads.", _BY_HEAD, take_first(1), {}),
+    "of_first_entry": ("The {} scale of the first batch entry serves all.", _BY_ENTRY, take_first(0), {}),
+    "of_first_token": ("The {} scale of the first token serves all.", _BY_TOKEN, take_first(2), {}),
+    "of_first_channel": ("The {} scale of the first feature serves all.", _BY_CHANNEL, take_first(3), {}),
+    "of_head_before": ("Each head has the {} scale of the head before.", _BY_HEAD, take_before(1), {}),
+    "of_entry_before": ("Each batch entry has the {} scale of the entry before.", _BY_ENTRY, take_before(0), {}),
+    "of_token_before": ("Each token has the {} scale of the token before.", _BY_TOKEN, take_before(2), {}),
+    "of_channel_before": ("Each feature has the {} scale of the feature before.", _BY_CHANNEL, take_before(3), {}),
+    "of_token_for_channel": (
+        "The {} scale is looked up by the token where it is by channel, and vice versa.",
+        "{} scales by token or channel", look_up_transposed, {}),
+    "of_block": ("The {} scale of the first of four tokens serves all.", _BY_TOKEN, _block_of_first, {}),
+    "lost_in_tail": (
+        "The last tokens, which fill no block of four, have no {} scale.",
+        "{} scales other than 1, a length that is no multiple of 4", leave_tail(1), {}),
+    "mean_of_heads": ("The heads share the mean of their {} scales.", _BY_HEAD, _mean, {}),
+    "power_of_two": (
+        "The {} scale is stored as an exponent alone.", "{} scales that are no powers of two", _power_below, {}),
+    "in_bfloat16": (
+        "The {} scale is stored in bfloat16.", "{} scales of more than 8 bits",
+        _store_narrow(ml_dtypes.bfloat16), _BELOW_HALF),
+    "in_float16": (
+        "The {} scale is stored in float16.", "{} scales of more than 11 bits",
+        _store_narrow(np.float16), _BELOW_HALF),
+    "one_percent": (
+        "The {} scale is 1 % too large, as from a table of rounded constants.", _ANY,
+        lambda scale: scale * 1.01, {}),
 }
 """By name: story, reach, what becomes of the scales, and where nothing can be told; {} is the array."""
 
@@ -194,55 +170,50 @@ def _of_paths() -> Iterator[Fault]:
         for name, (words, condition) in _WHERE.items():
             yield Fault(f"{array}_scale_dropped_with_{name}", f"{array}_scale",
                         f"The {array} scale is dropped {words}.", f"{array} scales other than 1, {words}",
-                        staged(restore=_dropped_if(condition, array)))
+                        staged(restore=drop_if(condition, f"{array}_scale")))
         yield Fault(f"{array}_scale_dropped_for_one_query", f"{array}_scale",
                     f"The {array} scale is dropped on the decoding path (T = 1).",
                     f"{array} scales other than 1, T = 1",
-                    staged(restore=_dropped_if(_is_one_query, array)))
-    of_one = {"for_one_query": ("on the decoding path (T = 1)", _is_one_query)}
-    for name, (words, condition) in {**{f"with_{name}": each for name, each in _WHERE.items()}, **of_one}.items():
+                    staged(restore=drop_if(has_one_query, f"{array}_scale")))
+    paths = {f"with_{name}": each for name, each in _WHERE.items()}
+    paths["for_one_query"] = ("on the decoding path (T = 1)", has_one_query)
+    for name, (words, condition) in paths.items():
         yield Fault(f"both_scales_dropped_{name}", "value_scale", f"The key and value scales are dropped {words}.",
                     f"key or value scales other than 1, {words}",
-                    staged(restore=_dropped_if(condition, "key", "value")))
-
-
-def _is_one_query(work: PreparedCall) -> bool:
-    return work.shape[2] == 1
+                    staged(restore=drop_if(condition, "key_scale", "value_scale")))
 
 
 def _after_softmax(work: PreparedCall) -> PreparedCall:
-    """Key codes attend as they are; their scales are left where weights are made."""
-    scale = work.key_scale
-    return sound.restore(work.but(key_scale=None)) if scale is None else sound.restore(
-        work.but(key_scale=None, value_scale=_times(work.value_scale, scale[..., :1], work.value.shape)))
+    """Key codes attend as they are, and the values are multiplied by the scales of the keys."""
+    factor, value_scale = work.key_scale, work.value_scale
+    if factor is not None:
+        factor = factor[..., :1]
+        product = factor if value_scale is None else value_scale * factor
+        value_scale = np.broadcast_to(product, work.value.shape)
+    return sound.restore(work.but(key_scale=None, value_scale=value_scale))
 
 
-def _times(one: Array | None, other: Array, shape: tuple[int, ...]) -> Array:
-    """Scales (B,H,S,D) times others that broadcast to them; ones where there are none."""
-    return np.broadcast_to(other if one is None else one * other, shape)
-
-
-def _nibbles_exchanged(codes: Array) -> Array:
+def _exchange_nibbles(codes: Array) -> Array:
     """(B,H,S,D): the two codes of each byte change places; a last odd one stays."""
-    D = codes.shape[-1]
-    order = np.arange(D)
-    even = D // 2 * 2
-    order[:even] = order[:even].reshape(-1, 2)[:, ::-1].ravel()
+    order = np.arange(codes.shape[-1])
+    pairs = order[:len(order) // 2 * 2].reshape(-1, 2)
+    order[:pairs.size] = pairs[:, ::-1].ravel()
     return codes[..., order]
 
 
-def _last_nibble_lost(codes: Array) -> Array:
+def _lose_last_nibble(codes: Array) -> Array:
     """(B,H,S,D): where features are odd in number, the last one is 0."""
-    return codes if codes.shape[-1] % 2 == 0 else np.where(np.arange(codes.shape[-1]) == codes.shape[-1] - 1, 0, codes)
+    D = codes.shape[-1]
+    return codes if D % 2 == 0 else np.where(np.arange(D) == D - 1, 0, codes)
 
 
 def _read_unsigned(codes: Array) -> Array:
-    """Of any shape: negative codes are read as if they had no sign bit."""
+    """Negative codes of any shape are read as if they had no sign bit."""
     return np.where(codes < 0, codes + 256, codes)
 
 
 def _flush_subnormals(codes: Array) -> Array:
-    """Of any shape: codes below the smallest normal one of E4M3 become 0, as on hardware without subnormals."""
+    """Codes of any shape below the smallest normal one of E4M3 become 0, as without subnormals."""
     return np.where(np.abs(codes) < 2.0**-6, 0, codes)
 
 
@@ -259,14 +230,14 @@ _OF_CODES = (
     Fault("codes_magnitude", "key_scale", "The sign bit of codes is masked off.", "negative codes",
           staged(restore=_with_codes(np.abs))),
     Fault("codes_nibbles_exchanged", "key_scale", "The two codes of a byte change places.", "D > 1",
-          staged(restore=_with_codes(_nibbles_exchanged, "key"))),
+          staged(restore=_with_codes(_exchange_nibbles, "key"))),
     Fault("codes_nibbles_exchanged_in_values", "value_scale", "The two codes of a byte of values change places.",
-          "Dv > 1", staged(restore=_with_codes(_nibbles_exchanged, "value"))),
+          "Dv > 1", staged(restore=_with_codes(_exchange_nibbles, "value"))),
     Fault("codes_nibbles_exchanged_in_both", "value_scale",
           "The two codes of a byte change places, of keys and values.", "D > 1 or Dv > 1",
-          staged(restore=_with_codes(_nibbles_exchanged, "key", "value"))),
+          staged(restore=_with_codes(_exchange_nibbles, "key", "value"))),
     Fault("codes_last_nibble_lost", "value_scale", "Of an odd number of features the last one is lost.",
-          "an odd Dv", staged(restore=_with_codes(_last_nibble_lost, "value"))),
+          "an odd Dv", staged(restore=_with_codes(_lose_last_nibble, "value"))),
     Fault("codes_flushed", "value_scale", "Subnormal codes become 0.", "codes below 2^-6 by token or channel",
           staged(restore=_with_codes(_flush_subnormals)),
           equivalents=dict.fromkeys(_HALVES, "what is lost is below a rounding of the output")),
@@ -295,38 +266,30 @@ _OF_TWO = (
 
 def _fold_scales(work: PreparedCall) -> PreparedCall:
     """Codes stay where their scale is one for all features: it is multiplied in behind each product."""
-    kept = {name for name in ("key", "value") if is_one_for_features(getattr(work, f"{name}_scale"))}
-    rest = sound.restore(work.but(**{f"{name}_scale": None for name in kept}))
-    return rest.but(**{f"{name}_scale": getattr(work, f"{name}_scale") for name in kept})
+    names = (f"{name}_scale" for name in ("key", "value"))
+    folded = {name: scale for name in names if is_one_for_features(scale := getattr(work, name))}
+    return sound.restore(work.but(**dict.fromkeys(folded))).but(**folded)
 
 
 def _folded_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of codes, times the key scale of each column."""
     logits = sound.logits(work, factor)
-    return logits if work.key_scale is None else logits * _columns(work.key_scale, work, logits.dtype)
+    return logits if work.key_scale is None else logits * scale_columns(work.key_scale, work, logits.dtype)
 
 
 def _folded_values(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,Dv): weights times the value scale of each key, and then the codes."""
-    return sound.mix(weights if work.value_scale is None else
-                     weights * _columns(work.value_scale, work, weights.dtype), work)
-
-
-def _columns(scale: Array, work: PreparedCall, dtype: np.dtype[np.generic]) -> Array:
-    """(B,H,1,S): one scale for each key, of scales (B,Hkv,S,1) or ones that broadcast to them."""
-    B, H, _, S = work.shape
-    heads = scale.shape[1]
-    whole = np.broadcast_to(scale[..., 0], (B, heads, S)) if heads > 1 else np.broadcast_to(scale[..., 0], (B, 1, S))
-    return (np.repeat(whole, H // heads, axis=1) if heads > 1 else whole)[:, :, None].astype(dtype)
+    if work.value_scale is not None:
+        weights = weights * scale_columns(work.value_scale, work, weights.dtype)
+    return sound.mix(weights, work)
 
 
 def _in_query(work: PreparedCall) -> PreparedCall:
-    """The key scale is multiplied into the query where all keys share it; the others are dequantised."""
-    scale, H = work.key_scale, work.query.shape[1]
+    """The key scale is multiplied into the query where all keys share it; else keys are dequantised."""
+    scale = work.key_scale
     if scale is None or bool((scale != scale[:, :, :1]).any()):
         return sound.restore(work)
-    heads = scale.shape[1]
-    of_query = np.repeat(scale[:, :, :1], H // heads, axis=1) if heads > 1 else scale[:, :, :1]
+    of_query = np.repeat(scale[:, :, :1], work.query.shape[1] // scale.shape[1], axis=1)
     rest = sound.restore(work.but(key_scale=None))
     return rest.but(query=scale_codes(rest.query, of_query))
 

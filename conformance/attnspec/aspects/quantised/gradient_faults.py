@@ -1,16 +1,14 @@
-"""Backward passes beside codes: scales and zero points that the gradient of a query, or of a key, does without.
+"""These faults of backward passes lose the scales and zero points of codes in gradients of what attends beside them.
 
 What is handed over as codes has no gradient; what attends with them has. The forward pass beside each is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import is_one_for_features
+from attnspec.aspects.quantised.stage import Change, is_one_for_features
 from attnspec.faults import staged as forward
 from attnspec.faults.backward import BackwardMethod, BackwardValues, Edits, Reread, as_backward, reread, reread_without
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, Fault, SoundFormulation, panel_recipe
@@ -18,35 +16,33 @@ from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import Array
 
-Change = Callable[[Array], Array]
-
 
 def _backward_fault(name: str, keyword: str, story: str, reach: str, *, read: Reread | None = None,
-           edits: Edits | None = None) -> Fault:
+                    edits: Edits | None = None) -> Fault:
     """A fault of the backward pass beside a sound forward pass, about one keyword."""
     return Fault(f"backward_{name}", keyword, story, reach, staged(), backward=lambda: as_backward(
         edits=edits, reread=read))
 
 
 def _read_as(known: BackwardValues, array: str, read: Reread) -> Array:
-    """Query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) of a call that is read in another way; 0 for a sink's."""
+    """Query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) of a call that is read in another way; a sink's are 0."""
     work = forward.prepare(read(known.taken.call))
     numbers, whole = getattr(work, array).astype(known.taken.wide), getattr(known.taken, array)
     return np.pad(numbers, [(0, long - short) for long, short in zip(whole.shape, numbers.shape, strict=True)])
 
 
 def _last_product_with(array: str, read: Reread) -> Edits:
-    """The last product of the other array's gradient is with what is read so of this one; all else is right."""
+    """The last product of the other array's gradient is with this array as `read` gives it; all else is right."""
     if array == "key":
         return {"query_keys": lambda _, known: _read_as(known, "key", read)}
     return {"key_queries": lambda _, known: _read_as(known, "query", read)}
 
 
 def _change_meaning(keyword: str, change: Change) -> Reread:
-    """Other scales or zero points in the place of those that the forward pass had, wherever there are some."""
+    """The backward pass changes the scales or zero points that the forward pass had."""
     def read(call: HandedOver) -> HandedOver:
-        given = getattr(call, keyword)
-        return call if given is None else call.but(**{keyword: change(np.asarray(given))})
+        numbers = getattr(call, keyword)
+        return call if numbers is None else call.but(**{keyword: change(np.asarray(numbers))})
     return read
 
 
@@ -133,12 +129,16 @@ def _scale_columns(known: BackwardValues, keyword: str) -> Array:
 
 def _scaled_dots(array: Array, known: BackwardValues) -> Array:
     """DX (B,H,T,S), times the scale of each key where its features share one."""
-    return array * _scale_columns(known, "key_scale") if is_one_for_features(known.taken.call.key_scale) else array
+    if not is_one_for_features(known.taken.call.key_scale):
+        return array
+    return array * _scale_columns(known, "key_scale")
 
 
 def _codes_of_keys(array: Array, known: BackwardValues) -> Array:
     """Keys (B,H,S,D) without the scale that is in dX already."""
-    return _read_as(known, "key", reread(key_scale=None)) if is_one_for_features(known.taken.call.key_scale) else array
+    if not is_one_for_features(known.taken.call.key_scale):
+        return array
+    return _read_as(known, "key", reread(key_scale=None))
 
 
 def _scaled_products(array: Array, known: BackwardValues) -> Array:

@@ -1,32 +1,28 @@
-"""What kernels do wrong that make MX and NVFP4 inside: scales that are off, another block's, or without a second."""
+"""These faults are of kernels that make MX and NVFP4 inside: their scales are off, lost, or another block's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from attnspec.aspects.quantised.inside import (
+    Store,
     codes_under,
     largest_of,
     narrow_scale,
+    one_for_zero,
     power_below,
     quantise_entries,
     read_back,
     second_scale,
-    split,
-    stored_by,
+    storing,
 )
+from attnspec.aspects.quantised.stage import Change
 from attnspec.aspects.quantised.storage import STORAGES
-from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Attend, staged
-from attnspec.faults.staged_work import PreparedCall
+from attnspec.faults.staged import staged
 from attnspec.problems.problem import Array
-
-Store = Callable[[Array, str, str], Array]
-"""Entries (B,H,S,D), a storage and a granularity: what is read back."""
-Change = Callable[[Array], Array]
 
 FEATURES = 3
 """The axis of (B,H,S,D) along which blocks of features lie."""
@@ -35,14 +31,13 @@ FEATURES = 3
 def _read_by_scale(change: Change) -> Store:
     """Codes are made by the scale of their block, and read back by what becomes of it, (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
-        """Entries (B,H,S,D) as they are read back."""
         codes, scale = quantise_entries(entries, storage, granularity)
         return codes * change(np.broadcast_to(scale, entries.shape)).astype(codes.dtype)
     return store
 
 
 def _lower_exponent(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the exponent of the largest code is taken to be one more than it is, so that a half is clipped."""
+    """(B,H,S,D): the exponent of the largest code is taken to be one more than it is."""
     scale = power_below(largest_of(np.abs(entries), granularity), storage) / entries.dtype.type(2)
     return codes_under(entries, storage, scale) * scale
 
@@ -58,7 +53,6 @@ def _take_block_before(scale: Array) -> Array:
 def _leave_tail_unscaled(block: int) -> Change:
     """(B,H,S,D): a last block of features that is not full is read back without a scale."""
     def change(scale: Array) -> Array:
-        """(B,H,S,D): 1 in the last block."""
         size = scale.shape[FEATURES]
         return np.where(np.arange(size) >= size // block * block, scale.dtype.type(1), scale)
     return change
@@ -81,15 +75,15 @@ def _second_of_first_head(entries: Array, storage: str, granularity: str) -> Arr
 def _second_left_out(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): codes are read back by their scales in E4M3, without the second one."""
     second = second_scale(np.abs(entries), storage)
-    return read_back(entries, storage, granularity) / np.where(second == 0, second.dtype.type(1), second)
+    return read_back(entries, storage, granularity) / one_for_zero(second)
 
 
 def _lose_halves(entries: Array, storage: str, granularity: str) -> Array:
     """(B,H,S,D): the code of 1/2, the subnormal one of E2M1, is lost: what is nearest to it becomes 0 or 1."""
     codes, scale = quantise_entries(entries, storage, granularity)
-    quotients = entries / np.where(scale == 0, scale.dtype.type(1), scale)
-    kept = np.where(np.abs(codes) == 0.5, np.copysign(np.rint(np.abs(quotients)), codes), codes)
-    return kept.astype(entries.dtype) * scale
+    whole = np.rint(np.abs(entries / one_for_zero(scale)))
+    codes = np.where(np.abs(codes) == 0.5, np.copysign(whole, codes), codes)
+    return codes.astype(entries.dtype) * scale
 
 
 _MX8 = {"query": "mxfp8", "key": "mxfp8"}
@@ -101,18 +95,8 @@ def _block_format_fault(
         name: str, story: str, reach: str, store: Store, formats: Mapping[str, str], *names: str) -> Fault:
     """A fault of a kernel that stores some arrays of those that it declares in another way."""
     words = {**{f"stored_{array}": text for array, text in formats.items()}, "reason": "it quantises inside"}
-    return Fault(f"inside_{name}", Stage.PRECISION, story, reach, _store_blocks(store, formats, *names), words=words)
-
-
-def _store_blocks(store: Store, formats: Mapping[str, str], *names: str) -> Callable[[], Attend]:
-    """A maker of kernels that store some arrays in another way than the rest."""
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call with what is read back of query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
-        rest = {name: text for name, text in formats.items() if name not in names}
-        work = stored_by(**rest)(work) if rest else sound.restore(work)
-        with np.errstate(all="ignore"):
-            return work.but(**{name: store(getattr(work, name), *split(formats[name])) for name in names})
-    return staged(restore=restore)
+    make = staged(restore=storing(store, formats, *names))
+    return Fault(f"inside_{name}", Stage.PRECISION, story, reach, make, words=words)
 
 
 def _power_scale_faults() -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""What kernels do wrong that quantise inside: codes are cut off, scales are lost, stale or somebody else's."""
+"""These faults are of kernels that quantise inside: they cut codes off, or lose, keep or confuse scales."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ import numpy as np
 from attnspec.aspects.quantised.inside import (
     Coded,
     CodedCache,
-    Restore,
+    Store,
     coded_cache,
     coded_range,
     decode_cache,
     decoder_of,
+    keep_codes,
     largest_of,
+    mean_of_keys,
     nearest,
+    one_for_zero,
     quantise_entries,
     read_back,
-    split,
     stored_by,
     stored_weights,
+    storing,
 )
 from attnspec.aspects.quantised.keyword import QUANTISED_CACHE
+from attnspec.aspects.quantised.stage import Restore, take_before
 from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
@@ -33,9 +37,6 @@ from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
-
-Store = Callable[[Array, str, str], Array]
-"""Entries (B,H,S,D), a storage and a granularity: what is read back."""
 
 _REASON = {"reason": "it quantises inside"}
 _INT8 = {"query": "int8 by token", "key": "int8 by token", "value": "int8 by head"}
@@ -56,24 +57,14 @@ def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], words:
 
 def _storing(store: Store, *names: str, formats: Mapping[str, str] = _INT8) -> Callable[[], Attend]:
     """A maker of kernels that store some arrays in another way than the rest."""
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call with what is read back of query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
-        rest = {name: text for name, text in formats.items() if name not in names}
-        work = stored_by(**rest)(work)
-        with np.errstate(all="ignore"):
-            return work.but(**{name: store(getattr(work, name), *split(formats[name])) for name in names})
-    return staged(restore=restore)
+    return staged(restore=storing(store, formats, *names))
 
 
-def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
-    """Codes are made by the scale of their block, and read back by another one.
-
-    change: codes and their scale (B,H,S,D), which broadcasts to them, to another scale of this shape.
-    """
+def _by_scale(change: Callable[[Array], Array]) -> Store:
+    """Codes are made by the scale of their block, and read back by what a change makes of it (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
-        """Entries (B,H,S,D) as they are read back."""
         codes, scale = quantise_entries(entries, storage, granularity)
-        return codes * change(codes, scale).astype(codes.dtype)
+        return codes * change(scale).astype(codes.dtype)
     return store
 
 
@@ -83,10 +74,8 @@ def _coding(code: Callable[[Array, str], Array], *, steps: float = 0.0) -> Store
     steps: what the largest entry is divided by, 0 for the largest code.
     """
     def store(entries: Array, storage: str, granularity: str) -> Array:
-        """Entries (B,H,S,D) as they are read back."""
         largest = largest_of(np.abs(entries), granularity)
-        scale = largest / entries.dtype.type(steps or STORAGES[storage].largest)
-        scale = np.where(scale == 0, scale.dtype.type(1), scale)
+        scale = one_for_zero(largest / entries.dtype.type(steps or STORAGES[storage].largest))
         return code(entries / scale, storage).astype(entries.dtype) * scale
     return store
 
@@ -104,9 +93,9 @@ def _first_entry(entries: Array, storage: str, granularity: str) -> Array:
 
 
 def _signed_largest(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the largest entry, not the largest size, decides the scale."""
-    scale = largest_of(np.maximum(entries, 0), granularity) / entries.dtype.type(STORAGES[storage].largest)
-    scale = np.where(scale == 0, scale.dtype.type(1), scale)
+    """(B,H,S,D): the largest entry, not the largest size, decides the scale, and there is no zero point."""
+    largest = largest_of(np.maximum(entries, 0), granularity)
+    scale = one_for_zero(largest / entries.dtype.type(STORAGES[storage].largest))
     return nearest(entries / scale, storage) * scale
 
 
@@ -134,7 +123,7 @@ def _without_guard(entries: Array, storage: str, granularity: str) -> Array:
 
 
 def _wrap_round(quotients: Array, _: str) -> Array:
-    """Of any shape: 128 becomes -128."""
+    """Quotients of any shape: 128 becomes -128."""
     return (np.rint(quotients) + 128) % 256 - 128
 
 
@@ -143,19 +132,14 @@ def _of_other_storage(other: str) -> Store:
     return lambda entries, _, granularity: read_back(entries, other, granularity)
 
 
-def _first_along(axis: int) -> Callable[[Array, Array], Array]:
+def _first_along(axis: int) -> Callable[[Array], Array]:
     """The first scale along an axis serves all; any shape."""
-    return lambda _, scale: np.broadcast_to(scale.take([0], axis), scale.shape) if scale.shape[axis] else scale
+    return lambda scale: scale[(slice(None),) * axis + (np.zeros(scale.shape[axis], int),)]
 
 
-def _roll_scales(axis: int) -> Callable[[Array, Array], Array]:
-    """Each has the scale of the one before along an axis; any shape."""
-    return lambda _, scale: np.roll(scale, 1, axis)
-
-
-def _tail_without(codes: Array, scale: Array) -> Array:
+def _tail_of_first(scale: Array) -> Array:
     """(B,H,S,1): the last tokens, which fill no block of four, have the scale of the first."""
-    S = codes.shape[2]
+    S = scale.shape[2]
     is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
     return np.where(is_tail & (S > 4), scale[:, :, :1], scale)
 
@@ -167,7 +151,6 @@ Ranged = tuple[Array, Array, Array]
 def _by_range(change: Callable[[Ranged], Ranged]) -> Store:
     """Codes (B,H,S,D), scales and zero points are changed before they are read back."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
-        """Entries (B,H,S,D) as they are read back."""
         codes, scale, zero = change(coded_range(entries, storage, granularity))
         return (codes - zero) * scale
     return store
@@ -180,13 +163,6 @@ def _zero_in_codes(entries: Array, storage: str, granularity: str) -> Array:
     return (nearest(entries / scale + zero, storage) - zero) * scale
 
 
-def _negative_lost(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the scale is that of the largest entry, without a zero point: negative ones become 0."""
-    scale = largest_of(np.maximum(entries, 0), granularity) / entries.dtype.type(STORAGES[storage].largest)
-    scale = np.where(scale == 0, scale.dtype.type(1), scale)
-    return nearest(entries / scale, storage) * scale
-
-
 def _exchange_scales(work: PreparedCall) -> PreparedCall:
     """Codes of queries are read back by the scales of keys, and the other way round."""
     work = stored_by(value=_INT8["value"])(sound.restore(work))
@@ -195,18 +171,18 @@ def _exchange_scales(work: PreparedCall) -> PreparedCall:
 
 
 def _fit_scales(scale: Array, shape: tuple[int, ...]) -> Array:
-    """Scales of another array (B,H,S,1) for this shape: repeated from the first where they are too few, 1 for none."""
+    """Scales of another array (B,H,S,1) for this shape: repeated where they are too few, 1 for none."""
     for axis in (1, 2):
         length = scale.shape[axis]
-        scale = np.take(scale, np.arange(shape[axis]) % length, axis=axis) if length else np.ones(
-            (*shape[:3], 1), scale.dtype)
+        if not length:
+            return np.ones((*shape[:3], 1), scale.dtype)
+        scale = np.take(scale, np.arange(shape[axis]) % length, axis=axis)
     return scale
 
 
 def _smoothing(mean_of: Callable[[Array], Array]) -> Restore:
-    """A `restore` stage that takes something off the keys (B,Hkv,S,D) before they are stored, and puts nothing back."""
+    """A `restore` stage that subtracts a mean from keys (B,Hkv,S,D) before they are stored, and adds none later."""
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call with smoothed keys (B,Hkv,S,D)."""
         work = stored_by(query=_INT8["query"])(work)
         return work.but(key=read_back(work.key - mean_of(work.key), "int8", "token"))
     return restore
@@ -214,89 +190,81 @@ def _smoothing(mean_of: Callable[[Array], Array]) -> Restore:
 
 def _mean_of_blocks(keys: Array) -> Array:
     """(B,Hkv,S,D): the mean of every four keys."""
-    starts = range(0, keys.shape[2], 4)
-    means = [np.broadcast_to(part.mean(axis=2, keepdims=True), part.shape)
-             for part in (keys[:, :, start:start + 4] for start in starts)]
-    return np.concatenate(means, axis=2) if means else keys
-
-
-def _mean_of_keys(keys: Array) -> Array:
-    """(B,Hkv,1,D): the mean of all keys."""
-    return keys.mean(axis=2, keepdims=True) if keys.shape[2] else np.zeros_like(keys[:, :, :0]).sum(2, keepdims=True)
+    means = np.empty_like(keys)
+    for start in range(0, keys.shape[2], 4):
+        block = slice(start, start + 4)
+        means[:, :, block] = keys[:, :, block].mean(axis=2, keepdims=True)
+    return means
 
 
 def _products_in_16_bits(work: PreparedCall, factor: float) -> Array:
     """Products of codes (B,H,T,S) are summed in int16, where they wrap."""
     assert work.query_scale is not None
     assert work.key_scale is not None
-    whole = [np.where(np.isfinite(array), array, 0).astype(np.int16) for array in (work.query, work.key)]
-    dots = (whole[0] @ whole[1].swapaxes(-1, -2)).astype(work.query.dtype) * work.query.dtype.type(factor)
+    query, key = (np.where(np.isfinite(array), array, 0).astype(np.int16) for array in (work.query, work.key))
+    dots = (query @ key.swapaxes(-1, -2)).astype(work.query.dtype) * work.query.dtype.type(factor)
     return dots * work.query_scale * sound.group(work.key_scale, work.shape[1]).swapaxes(-1, -2)
 
 
-def _codes_apart(work: PreparedCall) -> PreparedCall:
-    """Codes of query and key, their scales beside them."""
-    work = sound.restore(work)
-    made = {name: quantise_entries(getattr(work, name), "int8", "token") for name in ("query", "key")}
-    return work.but(**{name: codes for name, (codes, _) in made.items()},
-                    **{f"{name}_scale": scale for name, (_, scale) in made.items()})
+def _keep_logit_codes(work: PreparedCall) -> PreparedCall:
+    """Codes of query and key stand in their place, their scales beside them."""
+    return keep_codes(sound.restore(work), "int8", query="token", key="token")
 
 
 def _weights(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
-    """A `softmax` stage that makes something of the exponentials: logits (B,H,T,S) to weights."""
+    """A `softmax` stage that changes the exponentials of logits (B,H,T,S), and divides them by their sum before."""
     def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-        """Weights (B,H,T,S), divided by the sum of the exponentials."""
-        grown = sound.exponentials(logits)
-        total = grown.sum(axis=-1, keepdims=True)
-        return change(grown) / np.where(total == 0, 1, total)
+        powers = sound.exponentials(logits)
+        total = powers.sum(axis=-1, keepdims=True)
+        return change(powers) / np.where(total == 0, 1, total)
     return softmax
 
 
 def _stored_again(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
     """All tokens of a cache are stored anew at every step, by one scale for each head."""
     wide = np.result_type(np.float32, call.key.dtype)
-    new = {name: getattr(call, name).astype(wide) for name in ("key", "value")}
+    key, value = call.key.astype(wide), call.value.astype(wide)
     if held is not None:
-        new = {name: np.concatenate([old, new[name]], axis=2) for name, old in decode_cache(held).items()}
-    return CodedCache(**{name: quantise_entries(array, "int8", "batch_head") for name, array in new.items()})
+        old = decode_cache(held)
+        key, value = np.concatenate([old["key"], key], axis=2), np.concatenate([old["value"], value], axis=2)
+    return CodedCache(*(quantise_entries(array, "int8", "batch_head") for array in (key, value)))
 
 
 def _rescale_old_tokens(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
     """The scales of the new tokens are written over those of the old ones, whose codes stay."""
-    made = coded_cache(held, call)
+    cache = coded_cache(held, call)
     if held is None:
-        return made
-    return CodedCache(*(_under_last(codes, scale, call.key.shape[2]) for codes, scale in (made.key, made.value)))
+        return cache
+    return CodedCache(*(_under_last(codes, scale, call.key.shape[2]) for codes, scale in (cache.key, cache.value)))
 
 
 def _under_last(codes: Array, scale: Array, new: int) -> Coded:
-    """Codes (B,Hkv,S,D) under one scale, that of the last token but `new` for the new ones."""
-    old = scale.shape[2] - new
-    last = np.broadcast_to(scale[:, :, -1:], scale[:, :, :old].shape) if new else scale[:, :, :old]
-    return codes, np.concatenate([last, scale[:, :, old:]], axis=2)
+    """Codes (B,Hkv,S,D) of which the old ones have the scale of the last of so many new ones."""
+    is_old = (np.arange(scale.shape[2]) < scale.shape[2] - new)[:, None]
+    return codes, np.where(is_old, scale[:, :, -1:], scale) if new else scale
 
 
 def _first_call_scale(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
     """Tokens that are decoded are stored by the scale of the first token, as codes that are clipped."""
-    made = coded_cache(held, call)
+    cache = coded_cache(held, call)
     if held is None or not held.key[1].shape[2]:
-        return made
-    return CodedCache(*(_of_first(codes, scale, held.key[1].shape[2]) for codes, scale in (made.key, made.value)))
+        return cache
+    return CodedCache(*(_of_first(codes, scale, held.key[1].shape[2]) for codes, scale in (cache.key, cache.value)))
 
 
 def _of_last_sequence() -> Attend:
     """A decoder whose scale for the first token is that of the sequence before, wherever it fits."""
-    last: dict[str, Array] = {}
+    last: list[Array] = []
 
     def keep(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
-        """The cache, made by a scale that is kept from call to call."""
-        made = coded_cache(held, call)
+        cache = coded_cache(held, call)
         if held is not None:
-            return made
-        scale = last.get("scale")
-        last["scale"] = made.key[1]
-        return made if scale is None or scale.shape != made.key[1].shape else CodedCache(
-            (made.key[0], scale * made.key[1].dtype.type(1.001)), made.value)
+            return cache
+        codes, scale = cache.key
+        before, last[:] = last[:], [scale]
+        if before and before[0].shape == scale.shape:
+            return CodedCache((codes, before[0] * scale.dtype.type(1.001)), cache.value)
+        return cache
 
     return decoder_of(keep, decode_cache)()
 
@@ -321,22 +289,22 @@ def _of_scales() -> Iterator[Fault]:
     """Scales that are lost, doubled, stale or another's, of each array where it matters."""
     for name in _INT8:
         yield _fault(f"{name}_scale_dropped", f"Codes of the {name} are used without their scale.", _ANY,
-                     _storing(_by_scale(lambda _, scale: np.ones_like(scale)), name), _words(_INT8))
+                     _storing(_by_scale(np.ones_like), name), _words(_INT8))
     every = _words(_INT8)
     yield _fault("key_scale_of_first_token", "The scale of the first token makes the codes of all keys.", _TOKENS,
                  _storing(_first_token, "key"), every)
     yield _fault("query_scale_of_first_token", "The codes of all queries are read back by the scale of the first.",
                  f"{_TOKENS}, T > 1", _storing(_by_scale(_first_along(2)), "query"), every)
     yield _fault("key_scale_of_token_before", "Keys are read back by the scale of the token before.", _TOKENS,
-                 _storing(_by_scale(_roll_scales(2)), "key"), every)
+                 _storing(_by_scale(take_before(2)), "key"), every)
     yield _fault("value_scale_of_first_head", "Values are read back by the scale of the first head.",
                  "more key/value heads than one", _storing(_by_scale(_first_along(1)), "value"), every)
     yield _fault("key_scale_of_first_entry", "The scales of the first batch entry make the codes of all keys.",
                  "B > 1", _storing(_first_entry, "key"), every)
     yield _fault("value_scale_twice", "The scale of the values is multiplied into the output, too.", _ANY,
-                 _storing(_by_scale(lambda _, scale: scale * scale), "value"), every)
+                 _storing(_by_scale(np.square), "value"), every)
     yield _fault("key_scale_lost_in_tail", "The last keys, which fill no block of four, have the scale of the first.",
-                 "S > 4 that is no multiple of 4", _storing(_by_scale(_tail_without), "key"), every)
+                 "S > 4 that is no multiple of 4", _storing(_by_scale(_tail_of_first), "key"), every)
     yield _fault("scales_exchanged", "Query and key are read back by each other's scales.", _TOKENS,
                  staged(restore=_exchange_scales), every)
     yield _fault("key_scale_of_all", "All keys share a scale, hidden ones too, though each is said to have its own.",
@@ -346,8 +314,9 @@ def _of_scales() -> Iterator[Fault]:
     yield _fault("key_scale_raised", "A scale below 0.01 is raised to it, which nobody is told.",
                  "tokens whose entries are all below 1", _storing(_raised_scale, "key"), every)
     yield _fault("scale_in_bfloat16", "The scale of the values is kept in bfloat16, after the codes are made.",
-                 "scales of more than 8 bits", _storing(_by_scale(lambda _, scale: scale.astype(ml_dtypes.bfloat16)),
-                                                        "value"), every, equivalents=_HALF)
+                 "scales of more than 8 bits",
+                 _storing(_by_scale(lambda scale: scale.astype(ml_dtypes.bfloat16)), "value"), every,
+                 equivalents=_HALF)
 
 
 _OF_CODES = (
@@ -371,7 +340,7 @@ _OF_CODES = (
     _fault("in_four_bits", "Values that are said to be in INT8 are in INT4.", "entries of more than 3 bits",
            _storing(_of_other_storage("int4"), "value"), _words(_INT8)),
     _fault("products_in_16_bits", "Products of codes are summed in int16, and wrap.", "D > 2",
-           staged(restore=_codes_apart, logits=_products_in_16_bits),
+           staged(restore=_keep_logit_codes, logits=_products_in_16_bits),
            _words({"query": "int8 by token", "key": "int8 by token"})),
 )
 
@@ -387,7 +356,7 @@ _OF_RANGES = (
     _fault("zero_cut_off", "A zero point is kept as a code from 0 to 255.", "blocks whose entries have one sign",
            _storing(_zero_in_codes, "key", "value", formats=_RANGES), _words(_RANGES)),
     _fault("negative_lost", "The largest entry decides the scale of codes without a sign, and no zero point is made.",
-           "entries below 0", _storing(_negative_lost, "key", formats=_RANGES), _words(_RANGES)),
+           "entries below 0", _storing(_signed_largest, "key", formats=_RANGES), _words(_RANGES)),
 )
 
 _OF_MEANS = (
@@ -401,20 +370,20 @@ _OF_MEANS = (
 
 BESIDE_LSE = (
     _fault("mean_not_put_back", "The log-sum-exp is that of the keys without their mean.", "a log-sum-exp is returned",
-           staged(restore=_smoothing(_mean_of_keys)),
+           staged(restore=_smoothing(mean_of_keys)),
            _words({"query": "int8 by token", "key": "int8 by token smoothed"}), stage="return_lse"),
 )
 """Wrong ones that show in a log-sum-exp alone."""
 
 _OF_WEIGHTS = (
     _fault("weights_factor_left", "Weights are multiplied by 256, stored, and divided by 448.", _ANY,
-           staged(softmax=_weights(lambda grown: nearest(grown * grown.dtype.type(256), "float8_e4m3fn") / 448)),
+           staged(softmax=_weights(lambda powers: nearest(powers * powers.dtype.type(256), "float8_e4m3fn") / 448)),
            _words({}, **_P8)),
     _fault("weights_clipped", "Weights are multiplied by 512, and clipped at 448.", _ANY,
-           staged(softmax=_weights(lambda grown: nearest(grown * grown.dtype.type(512), "float8_e4m3fn") / 512)),
+           staged(softmax=_weights(lambda powers: nearest(powers * powers.dtype.type(512), "float8_e4m3fn") / 512)),
            _words({}, **_P8)),
     _fault("weights_truncated", "Weights that are stored as 127 exp(logit - maximum) are cut off.",
-           "keys of several weights", staged(softmax=_weights(lambda grown: np.trunc(grown * 127) / 127)),
+           "keys of several weights", staged(softmax=_weights(lambda powers: np.trunc(powers * 127) / 127)),
            _words({}, stored_weights="int8 times 127")),
     _fault("weights_in_e5m2", "Weights that are said to be in E4M3 are in E5M2.", "keys of several weights",
            staged(softmax=stored_weights("float8_e5m2", 256)), _words({}, **_P8)),

@@ -1,8 +1,8 @@
-"""The keywords of quantised attention: a scale and a zero point for each array."""
+"""Quantised attention has these keywords: for each array a scale, a zero point and a second scale."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from attnspec.aspects.quantised.storage import (
@@ -28,10 +28,10 @@ from attnspec.core.keyword import (
 from attnspec.core.nouns import Kind
 
 POOL = "quantised"
-"""The pool of clauses that are about codes: what clauses of other pools meet is counted without them."""
+"""The pool of clauses about codes, which do not count towards what the clauses of other pools meet."""
 
 QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
-"""The profile of who says that it stores what it is given as codes, and that of decoders which say so."""
+"""The profiles of functions and of decoders which say that they store what they are given as codes."""
 
 PROFILES: Mapping[str, str] = {
     QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
@@ -46,35 +46,44 @@ SCALE_KINDS: Mapping[ScaleKind, str] = {
     "ones": "1 everywhere: the codes are the numbers",
     "with_zero": "as powers; every third is 0",
 }
-"""What scales are like. Neighbours differ, but for `ones`: a kernel that reads the first for all is wrong at once."""
+"""The kinds of scales. But for `ones`, neighbours differ, so that the first one does not serve all."""
 USUAL_KINDS: tuple[ScaleKind, ...] = ("powers", "odd")
 
 SEPARATOR = "/"
 _KINDS_OF: Mapping[str, tuple[ScaleKind, ...]] = {"float8_e8m0fnu": ("powers", "ones")}
-"""By the type of scales, what they can be like, where they cannot be everything: E8M0 has exponents alone."""
+"""By the type of scales, the kinds that it can hold, where it cannot hold all: E8M0 has exponents alone."""
 
 
 def _kinds_of(storage: Storage) -> tuple[ScaleKind, ...]:
     return _KINDS_OF.get(storage.scales, tuple(SCALE_KINDS))
 
 
-PATTERNS: Mapping[str, str] = {
-    SEPARATOR.join((name, granularity, kind)): f"{name} codes, a scale by {granularity}, {SCALE_KINDS[kind]}"
-    for name, storage in STORAGES.items() for kind in _kinds_of(storage)
-    for granularity in (*storage.granularities, *(() if storage.block else PAGED_GRANULARITIES))}
-"""By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
+def _describe_patterns() -> Iterator[tuple[str, str]]:
+    """The name of each pattern of scales, and what it is."""
+    for name, storage in STORAGES.items():
+        paged = () if storage.block else PAGED_GRANULARITIES
+        for kind in _kinds_of(storage):
+            for granularity in (*storage.granularities, *paged):
+                yield (SEPARATOR.join((name, granularity, kind)),
+                       f"{name} codes, a scale by {granularity}, {SCALE_KINDS[kind]}")
+
+
+PATTERNS: Mapping[str, str] = dict(_describe_patterns())
+"""By name, `int8/head/odd`: the storage of the codes, how many share a scale, and the kind of scales."""
 
 SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())
 """The shapes that scales may have; N is the length of a block."""
 
 _IN_TURN = ("head", "token", "tensor", "channel", "batch_head", "batch")
 
+_OF_ANY_BLOCK = tuple(name for name, storage in STORAGES.items() if not storage.block)
+
 # first the storages, then the granularities: neighbours in this order are cases one after the other
 USUAL: tuple[str, ...] = (
-    *(SEPARATOR.join((name, granularity, kind)) for granularity in _IN_TURN
-      for kind in USUAL_KINDS for name, storage in STORAGES.items() if not storage.block),
+    *(SEPARATOR.join((name, granularity, kind)) for granularity in _IN_TURN for kind in USUAL_KINDS
+      for name in _OF_ANY_BLOCK),
     *(SEPARATOR.join((name, granularity, "odd")) for granularity in GRANULARITIES if granularity not in UNBLOCKED
-      for name, storage in STORAGES.items() if not storage.block),
+      for name in _OF_ANY_BLOCK),
     *(SEPARATOR.join((name, granularity, kind)) for name, storage in STORAGES.items() if storage.block
       for granularity in storage.granularities for kind in _kinds_of(storage) if kind in USUAL_KINDS))
 
@@ -84,7 +93,7 @@ ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
     "extreme": "the least and the largest code by turns",
     "none": "0 everywhere",
 }
-"""How zero points are made. They have the granularity of the scale beside them, and lie in the range of its storage."""
+"""The patterns of zero points, which have the granularity of their scale, and lie in the range of its storage."""
 USUAL_ZEROS: tuple[ZeroPattern, ...] = ("spread", "fraction")
 
 GLOBAL_PATTERNS: Mapping[GlobalScalePattern, str] = {
@@ -92,59 +101,62 @@ GLOBAL_PATTERNS: Mapping[GlobalScalePattern, str] = {
     "power": "a power of two from 1/4 to 4, not 1",
     "one": "1, which changes nothing",
 }
-"""How the one scale of a whole array is made, which its other scales are multiplied by."""
+"""The patterns of the second scale of an array, by which all its scales are multiplied."""
 USUAL_GLOBALS: tuple[GlobalScalePattern, ...] = ("odd", "power")
 
 _ATTENTION = frozenset({Kind.ATTENTION})
 
 
 def parts_of(pattern: str) -> tuple[str, str, str]:
-    """The storage, the granularity and the kind of scales that a pattern names."""
+    """Split a pattern into the storage, the granularity and the kind of scales."""
     storage, granularity, kind = pattern.split(SEPARATOR)
     return storage, granularity, kind
 
 
 def _check(name: str) -> str:
-    """A pattern as YAML gives it. Raises SpecError, with the nearest, for one that does not exist."""
+    """Return a pattern as YAML gives it; raise SpecError, with the nearest, for one that does not exist."""
     if name not in PATTERNS:
         raise SpecError.unknown("pattern of scales", name, PATTERNS)
     return name
 
 
 def _read(text: str) -> str:
-    """A pattern as a recipe writes it. Raises ValueError, with the nearest, for one that does not exist."""
+    """Return a pattern as a recipe writes it; raise ValueError, with the nearest, for one that does not exist."""
     if text not in PATTERNS:
         raise ValueError(f"{text} names no pattern of scales.{hint(text, PATTERNS)}".rstrip("."))
     return text
 
 
 def _misfit(array: str, limits: KeywordLimits, scale: Any) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of scales a subject with these limits does not take; an array is looked at with its codes."""
+    """Why a subject with these limits does not take a pattern of scales; empty of an array, and where it does."""
     if not isinstance(scale, str):
         return ""
     storage, granularity, _ = parts_of(scale)
-    stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+    stored, declared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
     if stored and stored != storage:
         return f"only {stored} codes of the {array}"
-    return f"only a scale of the {array} by {shared}" if shared and shared != granularity else ""
+    if declared and declared != granularity:
+        return f"only a scale of the {array} by {declared}"
+    return ""
 
 
 def _comes_with(limits: KeywordLimits) -> frozenset[str]:
-    """Who takes codes of an array in their storage takes no other numbers there, so that each call has its scale."""
+    """The scales that each call has: a function that takes codes in their storage takes no other numbers there."""
     return frozenset(f"{array}_scale" for array in ("query", "key", "value") if getattr(limits, f"stored_{array}"))
 
 
 def _zero_misfit(limits: KeywordLimits, zero: Any) -> str:  # noqa: ANN401  (a pattern or an array)
-    """What of a pattern of zero points a subject with these limits does not take."""
-    is_no_code = isinstance(zero, str) and zero == "fraction" and limits.zeros == "codes"
-    return "only zero points that are codes" if is_no_code else ""
+    """Why a subject with these limits does not take a pattern of zero points; empty where it does."""
+    if isinstance(zero, str) and zero == "fraction" and limits.zeros == "codes":
+        return "only zero points that are codes"
+    return ""
 
 
 _SCALE_NAMES = ("{0}_scales", "{1}_scales", "{0}_cache_scale", "{1}_cache_scale", "{0}_scale_cache", "{0}_descales",
                 "{0}_dequant_scale", "{1}_dequant_scale", "{0}_dequant", "scale_{0}", "scale_{1}", "{0}_scaling_factor")
 _ZERO_NAMES = ("{0}_zero", "{0}_zeros", "{0}_zp", "{0}_zero_points", "{1}_zeros", "{1}_zp", "{1}_zero_points",
                "zero_{0}")
-"""What else such parameters are called; {0} is the first letter of the array, {1} the array."""
+"""The other names of such parameters; {0} is the first letter of the array, {1} the array."""
 
 
 def _spell_names(array: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -211,22 +223,21 @@ KEYWORDS = (
 )
 
 def even_axes(limits: KeywordLimits) -> tuple[str, ...]:
-    """The axes whose length a subject cannot tell from its packed arrays, so that it is even: no other array that it is
-    handed has them.
+    """List the axes whose length has to be even: a subject cannot tell it from its packed arrays, and no
+    other array that it is handed has them.
     """
-    features = [array for array in ("query", "key", "value") if _packs(limits, array, along_tokens=False)]
-    tokens = [array for array in ("query", "key", "value") if _packs(limits, array, along_tokens=True)]
-    unknown = {"D": {"query", "key"} <= {*features}, "Dv": "value" in features, "T": "query" in tokens,
-               "S": {"key", "value"} <= {*tokens}}
+    tokens, features = set[str](), set[str]()
+    for array in ("query", "key", "value"):
+        layout = getattr(limits, f"packed_{array}")
+        if layout:
+            (tokens if is_along_tokens(layout) else features).add(array)
+    unknown = {"D": {"query", "key"} <= features, "Dv": "value" in features, "T": "query" in tokens,
+               "S": {"key", "value"} <= tokens}
     return tuple(axis for axis, is_unknown in unknown.items() if is_unknown)
 
 
-def _packs(limits: KeywordLimits, array: str, *, along_tokens: bool) -> bool:
-    layout = getattr(limits, f"packed_{array}")
-    return bool(layout) and is_along_tokens(layout) is along_tokens
-
-
 NEUTRAL: Mapping[str, str] = {
-    word.name: "none" if word.name.endswith("_zero") else "one" if word.name.endswith("_global_scale") else
-    "int8/tensor/ones" for word in KEYWORDS}
+    **dict.fromkeys((word.name for word in KEYWORDS), "int8/tensor/ones"),
+    **{f"{array}_zero": "none" for array in ("query", "key", "value")},
+    **{f"{array}_global_scale": "one" for array in ("query", "key", "value")}}
 """By keyword, the pattern that changes no answer."""

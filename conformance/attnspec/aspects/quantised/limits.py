@@ -1,4 +1,4 @@
-"""What a function may declare of the codes and scales that it is handed: the choices, and which make no sense."""
+"""The limits say what a function may declare of the codes and scales that it takes, and which make no sense."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from attnspec.aspects.quantised.storage import (
 from attnspec.core.keyword import KeywordLimits, LimitChoice
 
 CALLED = "functions of codes"
-"""What a reader calls those that take no other numbers."""
+"""What a report calls functions that take no other numbers."""
 
 ARRAYS = ("query", "key", "value")
 _INSIDE_WORDS = frozenset(f"stored_{name}" for name in (*ARRAYS, "weights"))
-"""The words of a precision class that say what is stored; as `numerics/precision.py` has them."""
+"""The words of a precision class that say what is stored, as `numerics/precision.py` has them."""
 
 _SHARED = "answer to how many entries share a scale"
 _PAGED = (*GRANULARITIES, *PAGED_GRANULARITIES)
@@ -36,43 +36,49 @@ CHOICES: Mapping[str, LimitChoice] = {
 
 
 def find_nonsense(limits: KeywordLimits, said: Collection[str]) -> tuple[str, str] | None:
-    """The limit that makes no sense beside the others, and what is wrong with it; None where all do. said: the names
-    of those that are declared.
+    """Find the limit that makes no sense beside the others, and say what is wrong with it.
+
+    said: the names of the limits that are declared.
     """
     for array in ARRAYS:
-        stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+        stored, granularity = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
         storage = STORAGES.get(stored)
         if f"packed_{array}" in said and (storage is None or not storage.is_nibble):
             nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
-            return f"packed_{array}", (f"needs stored_{array} to be a format of four bits ({nibbles})"
-                                       f"{f', not {stored}' if stored else ''}.")
-        if storage is not None and storage.block and shared and shared not in storage.granularities:
-            return f"{array}_scales", (f"is {shared}, but {stored} has a scale for each {storage.block} neighbours: "
-                                       f"write {' or '.join(storage.granularities)}.")
+            rest = f", not {stored}" if stored else ""
+            return f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles}){rest}."
+        if storage is not None and storage.block and granularity and granularity not in storage.granularities:
+            return f"{array}_scales", (
+                f"is {granularity}, but {stored} has a scale for each {storage.block} neighbours: "
+                f"write {' or '.join(storage.granularities)}.")
     return None
 
 
 def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> str:
-    """What is wrong where codes are declared of an array and the function `name` takes no scale of them; empty where
-    nothing is. taken: its keywords.
+    """Say what is wrong where codes of an array are declared, and the function `name` takes no scale of
+    them; empty where nothing is. taken: its keywords.
     """
     for array in ARRAYS:
-        declared = [limit for limit in (f"stored_{array}", f"{array}_scales", f"packed_{array}")
-                    if getattr(limits, limit)]
+        names = (f"stored_{array}", f"{array}_scales", f"packed_{array}")
+        declared = next((limit for limit in names if getattr(limits, limit)), "")
         if declared and f"{array}_scale" not in taken:
-            return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
-                    f"(None where codes are the numbers), or leave {declared[0]} out.")
+            return (f"{declared} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
+                    f"(None where codes are the numbers), or leave {declared} out.")
     return ""
 
 
 def find_unsaid(profile: str, words: Collection[str]) -> str:
-    """Why clauses of a profile are not about who declares these words of precision classes; empty where they may be."""
-    is_inside = profile == QUANTISES and _INSIDE_WORDS.isdisjoint(words)
-    return "it does not say that it quantises what it is given (docs/quantised.md)" if is_inside else ""
+    """Say why clauses of a profile do not apply to who declares these words; empty if they may.
+
+    words: those of precision classes.
+    """
+    if profile == QUANTISES and _INSIDE_WORDS.isdisjoint(words):
+        return "it does not say that it quantises what it is given (docs/quantised.md)"
+    return ""
 
 
 def describe_handed(limits: KeywordLimits) -> Iterator[str]:
-    """What a function with these limits is handed, each with the limit that says so."""
+    """Describe the codes and scales that a function with these limits takes, each with the limit that says so."""
     for array in ARRAYS:
         stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
         if stored:

@@ -1,30 +1,19 @@
-"""Scales of microscaling formats whose exponents are read wrongly, second scales that are lost, and E2M1 misread."""
+"""These faults read exponents of microscaling formats wrongly, lose second scales, or misread E2M1."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import ml_dtypes
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS
-from attnspec.aspects.quantised.stage import Restore
+from attnspec.aspects.quantised.stage import Change, Restore, drop_if, has_one_query, read_changed
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array, Sizes
-
-Change = Callable[[Array], Array]
-
-
-def _restore_with(change: Change, *keywords: str) -> Restore:
-    """A `restore` stage that reads other numbers than it was given as some keywords."""
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by the changed scales (B,H,S,D)."""
-        given = {keyword: value for keyword in keywords if (value := getattr(work, keyword)) is not None}
-        return sound.restore(work.but(**{keyword: change(np.asarray(value)) for keyword, value in given.items()}))
-    return restore
 
 
 def _are_exponents(scale: Array) -> bool:
@@ -33,12 +22,12 @@ def _are_exponents(scale: Array) -> bool:
 
 
 def _bias_off(scale: Array) -> Array:
-    """Of any shape: exponents of E8M0 are read with a bias of 128."""
+    """Exponents of E8M0, of any shape, are read with a bias of 128."""
     return scale / 2 if _are_exponents(scale) else scale
 
 
 def _as_e4m3(scale: Array) -> Array:
-    """Of any shape: the bits of E8M0 are read as E4M3."""
+    """The bits of E8M0, of any shape, are read as E4M3."""
     if not _are_exponents(scale):
         return scale
     bits = scale.astype(ml_dtypes.float8_e8m0fnu).view(np.uint8)
@@ -46,7 +35,7 @@ def _as_e4m3(scale: Array) -> Array:
 
 
 def _as_e8m0(scale: Array) -> Array:
-    """Of any shape: the bits of E4M3 are read as E8M0, as a kernel of the other format does."""
+    """The bits of E4M3, of any shape, are read as E8M0, as a kernel of the other format does."""
     stored = scale.astype(ml_dtypes.float8_e4m3fn)
     if _are_exponents(scale) or not (stored.astype(scale.dtype) == scale).all():
         return scale
@@ -58,9 +47,8 @@ _GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def _with_e2m1(change: Change, *names: str) -> Restore:
-    """A `restore` stage that reads the codes of some arrays otherwise where all are codes of E2M1, halves too."""
+    """A `restore` stage that changes the codes (B,H,S,D) of some arrays where all are of E2M1, halves too."""
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised from the changed codes (B,H,S,D)."""
         for name in names:
             codes = getattr(work, name)
             is_e2m1 = np.isin(np.abs(codes), _GRID).all() and (codes != np.rint(codes)).any()
@@ -71,33 +59,33 @@ def _with_e2m1(change: Change, *names: str) -> Restore:
 
 
 def _places(codes: Array) -> Array:
-    """Of any shape: the three bits of each code of E2M1 without its sign."""
+    """The three bits of each code of E2M1, of any shape, without its sign."""
     return np.searchsorted(_GRID, np.abs(codes))
 
 
 def _as_int4(codes: Array) -> Array:
-    """Of any shape: the four bits are read as a number of two's complement."""
+    """The four bits of codes of any shape are read as a number of two's complement."""
     places = _places(codes)
     return np.where(np.signbit(codes), places - 8, places)
 
 
 def _as_levels(codes: Array) -> Array:
-    """Of any shape: the three bits are taken for evenly spaced sizes."""
+    """The three bits of codes of any shape are taken for evenly spaced sizes."""
     return np.copysign(_places(codes), codes)
 
 
 def _as_e1m2(codes: Array) -> Array:
-    """Of any shape: one bit is the exponent and two the fraction, as of E1M2."""
+    """One bit of codes of any shape is the exponent and two the fraction, as of E1M2."""
     return np.copysign(_places(codes) / 2, codes)
 
 
 def _without_halves(codes: Array) -> Array:
-    """Of any shape: the subnormal code of 1/2 becomes 0."""
+    """The subnormal code of 1/2 becomes 0, in codes of any shape."""
     return np.where(np.abs(codes) == 0.5, 0, codes)
 
 
 def _without_six(codes: Array) -> Array:
-    """Of any shape: the largest code is taken for 4."""
+    """The largest code is taken for 4, in codes of any shape."""
     return np.clip(codes, -4, 4)
 
 
@@ -129,7 +117,7 @@ def _of_scales() -> Iterator[Fault]:
         keyword = f"{array}_scale"
         for name, (story, reach, change) in _SCALES.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                        staged(restore=_restore_with(change, keyword)))
+                        staged(restore=read_changed(change, keyword)))
         for name, (of_codes, change) in _CODES.items():
             yield Fault(f"{array}_e2m1_{name}", keyword, of_codes.format(array), f"{array} codes of E2M1",
                         staged(restore=_with_e2m1(change, array)))
@@ -139,14 +127,14 @@ def _of_both() -> Iterator[Fault]:
     """The same with keys and values alike, where one helper dequantises both."""
     for name, (story, reach, change) in _SCALES.items():
         yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
-                    staged(restore=_restore_with(change, "key_scale", "value_scale")))
+                    staged(restore=read_changed(change, "key_scale", "value_scale")))
     for name, (of_codes, change) in _CODES.items():
         yield Fault(f"both_e2m1_{name}", "value_scale", of_codes.format("key and value"), "key or value codes of E2M1",
                     staged(restore=_with_e2m1(change, "key", "value")))
     for name, (of_globals, change) in _GLOBALS.items():
         yield Fault(f"both_global_scales_{name}", "value_global_scale", of_globals.format("keys and values"),
                     "a second scale of keys or values other than 1",
-                    staged(restore=_restore_with(change, "key_global_scale", "value_global_scale")))
+                    staged(restore=read_changed(change, "key_global_scale", "value_global_scale")))
 
 
 def _of_globals() -> Iterator[Fault]:
@@ -154,7 +142,7 @@ def _of_globals() -> Iterator[Fault]:
     for keyword, array in GLOBALS.items():
         for name, (story, change) in _GLOBALS.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array),
-                        f"a second scale of the {array} other than 1", staged(restore=_restore_with(change, keyword)),
+                        f"a second scale of the {array} other than 1", staged(restore=read_changed(change, keyword)),
                         link=_LINKS.get(f"{keyword}_{name}", ""))
 
 
@@ -163,8 +151,8 @@ def _dropped_for_one_query(array: str) -> Fault:
     keyword = f"{array}_global_scale"
     return Fault(f"{keyword}_dropped_for_one_query", keyword,
                  f"The second scale of the {array} is dropped on the decoding path (T = 1).",
-                 f"a second scale of the {array} other than 1, T = 1", staged(restore=lambda work: sound.restore(
-                     work.but(**{keyword: None}) if work.shape[2] == 1 else work)))
+                 f"a second scale of the {array} other than 1, T = 1",
+                 staged(restore=drop_if(has_one_query, keyword)))
 
 
 def _exchange_second_scales(work: PreparedCall) -> PreparedCall:

@@ -1,4 +1,4 @@
-"""Scales that are lost, misplaced or met at the wrong stage beside other keywords: a past, sinks, a log-sum-exp.
+"""These faults lose or misplace scales beside other keywords: a past, sinks, a bias, a log-sum-exp.
 
 The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where some are past.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.aspects.quantised.stage import Restore, drop_if, is_one_for_features, scale_columns
 from attnspec.core.keyword import CACHES_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import CACHED, KEYWORDS, UNCOMMON
 from attnspec.faults import staged as sound
@@ -18,7 +19,6 @@ from attnspec.faults.staged import Attend, around, attention, staged, with_colum
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, extra_logit
 from attnspec.problems.problem import CACHED_INPUTS, Array
 
-Restore = Callable[[PreparedCall], PreparedCall]
 ScaleChange = Callable[[Array, int], Array]
 """Other scales (B,Hkv,S,·), made from those of all keys and the number of past ones."""
 
@@ -26,12 +26,11 @@ ScaleChange = Callable[[Array, int], Array]
 def _reading(keyword: str, change: ScaleChange) -> Restore:
     """A `restore` stage that reads other scales, or zero points, of keys or values where there is a past."""
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by the changed scales (B,Hkv,S,·)."""
-        given = getattr(work, keyword)
-        if given is None or work.past_key is None:
-            return sound.restore(work)
-        whole = np.broadcast_to(given, getattr(work, KEYWORDS[keyword].meaning_of).shape)
-        return sound.restore(work.but(**{keyword: change(whole, work.past_key.shape[2])}))
+        scale = getattr(work, keyword)
+        if scale is not None and work.past_key is not None:
+            whole = np.broadcast_to(scale, getattr(work, KEYWORDS[keyword].meaning_of).shape)
+            work = work.but(**{keyword: change(whole, work.past_key.shape[2])})
+        return sound.restore(work)
     return restore
 
 
@@ -57,8 +56,8 @@ def _twice_on_past(scale: Array, past: int) -> Array:
 
 def _restarting(scale: Array, past: int) -> Array:
     """(B,Hkv,S,·): new keys have the scales of the first ones."""
-    S = scale.shape[2]
-    return scale[:, :, np.where(np.arange(S) < past, np.arange(S), np.arange(S) - past)]
+    places = np.arange(scale.shape[2])
+    return scale[:, :, np.where(places < past, places, places - past)]
 
 
 def _of_last_past(scale: Array, past: int) -> Array:
@@ -116,9 +115,9 @@ _BESIDE = tuple(name for name in UNCOMMON if (word := KEYWORDS[name]).pool in {"
 """What servers ask for beside codes: one keyword of each that has a path of its own in a kernel."""
 
 
-def _drop_scale_with(array: str, keyword: str) -> Restore:
-    """A `restore` stage that takes codes for numbers wherever a call has another keyword."""
-    return lambda work: sound.restore(work.but(**{f"{array}_scale": None}) if keyword in work.given else work)
+def _has_keyword(keyword: str) -> Callable[[PreparedCall], bool]:
+    """Whether a call has a keyword, as a condition."""
+    return lambda work: keyword in work.given
 
 
 def _of_paths() -> Iterator[Fault]:
@@ -128,24 +127,21 @@ def _of_paths() -> Iterator[Fault]:
             yield Fault(f"{array}_scale_dropped_with_{keyword}", f"{array}_scale",
                         f"The {array} scale is dropped on the path of {keyword}.",
                         f"{array} scales other than 1, together with {keyword}",
-                        staged(restore=_drop_scale_with(array, keyword)))
+                        staged(restore=drop_if(_has_keyword(keyword), f"{array}_scale")))
 
 
-def _kept_for_later(work: PreparedCall) -> PreparedCall:
-    """Key codes stay as they are where one scale is for all features of a key; it is met at a later stage."""
-    scale = work.key_scale
-    if scale is None or bool((scale != scale[..., :1]).any()):
+def _keep_key_codes(work: PreparedCall) -> PreparedCall:
+    """Key codes and their scale stay for a later stage where all features of a key share one."""
+    if not is_one_for_features(work.key_scale):
         return sound.restore(work)
-    return sound.restore(work.but(key_scale=None)).but(key_scale=scale)
+    return sound.restore(work.but(key_scale=None)).but(key_scale=work.key_scale)
 
 
 def _columns(work: PreparedCall, dtype: np.dtype[Any]) -> Array:
-    """(B,H,1,S): the scale of each key that was kept for later; ones where none was."""
-    B, H, _, S = work.shape
+    """(B,H,1,S): the scale of each key that stayed for a later stage; ones where none did."""
     if work.key_scale is None:
         return np.ones((1, 1, 1, 1), dtype)
-    every = np.broadcast_to(work.key_scale[..., 0], (B, work.key_scale.shape[1], S))
-    return np.repeat(every, H // every.shape[1], axis=1)[:, :, None].astype(dtype)
+    return scale_columns(work.key_scale, work, dtype)
 
 
 def _on_logits(logits: Array, work: PreparedCall) -> Array:
@@ -155,7 +151,7 @@ def _on_logits(logits: Array, work: PreparedCall) -> Array:
 
 def _late(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (stages)
     """A maker of functions that multiply the key scale in at a later stage."""
-    return staged(restore=_kept_for_later, **changes)
+    return staged(restore=_keep_key_codes, **changes)
 
 
 def _scaled_sink(logits: Array, work: PreparedCall) -> Array:

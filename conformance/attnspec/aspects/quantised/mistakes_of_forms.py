@@ -1,4 +1,4 @@
-"""Scales of codes that are packed, lie in pages, or are stored by a decoder: of another place, call or sequence.
+"""These faults read the scales of packed, paged or cached codes from another place, call or sequence.
 
 Each fault changes the scales as they lie in its form; then codes are dequantised, and a right function of the form
 follows. So a fault is as wrong as its scales are, and no more.
@@ -42,7 +42,7 @@ def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
         inner = with_entries_read(packed_attention()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
+            """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences give the output (T,H,Dv)."""
             whole = whole_array(keywords, keyword, {"key": key, "value": value}[EVERY[keyword]])
             if whole is None or not whole.size:
                 return inner(query, key, value, **keywords)
@@ -53,7 +53,7 @@ def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
 
 
 def _places(borders: Array) -> tuple[Array, Array]:
-    """Of any shape, (N,) twice: the number of each token's sequence, and the first place of that sequence."""
+    """(N,) twice, of borders (B+1,): the number of each token's sequence, and the first place of it."""
     number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
     return number, borders[:-1][number]
 
@@ -99,52 +99,45 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 
 
 def _make_paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
-    """A maker of functions that look the scales of keys, or of values, or zero points, up in other pages than the
-    codes.
-    """
+    """A maker of functions that look up scales or zero points of keys or values in other pages than codes."""
     look = gather_from(find)
 
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
-        """Output (B,H,T,Dv), and what else is asked for."""
         if getattr(call, TABLE) is None:
             return attention(call)
-        laid = {name: _looked_up(call, whole, look if name == keyword else gather)
-                for name, whole in _whole_meanings(call).items() if whole is not None}
         side_by_side = gather(call)
-        return attention(side_by_side.but(**laid))
+        for name, pool in _whole_meanings(call).items():
+            if pool is not None:
+                gather_scales = look if name == keyword else gather
+                side_by_side = side_by_side.but(**{name: gather_scales(call.but(key=pool, value=pool)).key})
+        return attention(side_by_side)
     return around(answer)
 
 
 def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
-    """By keyword, what says which numbers codes (B,Hkv,S,D) of keys and values stand for, in their shape."""
+    """By keyword, the scales and zero points of keys and values in the shape of these (B,Hkv,S,·)."""
     return {keyword: whole_array(call.given, keyword, getattr(call, array)) for keyword, array in EVERY.items()
             if array in CACHED_INPUTS}
 
 
-def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
-    """Scales (B,Hkv,S,·) of a pool of them (pages,slots,Hkv,·)."""
-    return look(call.but(key=pool, value=pool)).key
-
-
 def _pages_by(change: Callable[[PageTable], Array]) -> FindSlots:
-    """Where scales lie by another table, any shape, whose pages are taken modulo those that there are."""
+    """Scales lie by another table, any shape, whose pages are taken modulo those that there are."""
     return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
 
 
 def _slots_by(change: Callable[[Array, int], Array]) -> FindSlots:
-    """Where scales lie in the right page, in other slots (B,S) of so many."""
+    """Scales lie in the right page, in other slots (B,S) of so many."""
     def find(table: PageTable) -> PageSlots:
-        """The page and the slot of each key."""
-        found, slots = slots_of_keys(table)
-        return found, change(slots, table.slots)
+        pages, slots = slots_of_keys(table)
+        return pages, change(slots, table.slots)
     return find
 
 
 def _late_border(table: PageTable) -> PageSlots:
     """The scale of the first key of a page is looked for in the page before it."""
-    found, slots = slots_of_keys(table)
+    pages, slots = slots_of_keys(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
-    return np.where(table.places < table.lengths[:, None], table.pages[:, columns], found), slots
+    return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
 
 
 _PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
@@ -172,8 +165,8 @@ _PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedCodes:
-    """Codes (B,Hkv,P,·) of earlier calls and, by keyword, their scales and zero points, of the same shape; None where
-    no call had any.
+    """Codes (B,Hkv,P,·) of earlier calls by array, and by keyword their scales and zero points, of the
+    same shape; None where no call had any.
     """
 
     codes: Mapping[str, Array]
@@ -181,61 +174,66 @@ class CachedCodes:
 
     @property
     def count(self) -> int:
-        """P."""
+        """The number P of cached tokens."""
         return int(self.codes["key"].shape[2])
 
 
 def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
-    """A maker of decoders that keep codes and scales side by side, and read others behind a cache: by keyword, what is
-    read in their place.
+    """A maker of decoders that cache codes and scales side by side. Behind a cache they read what a
+    change makes of the scales (B,Hkv,S,·) of its keyword.
     """
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
-        """Output (B,H,T,Dv), what else is asked for, and the cache."""
-        held, alone = getattr(call, STATE), call.but(**{STATE: None})
-        kept = _keep_codes(held, alone)
-        read = {keyword: whole if held is None or keyword not in changes else changes[keyword](whole, held.count)
-                for keyword, whole in kept.meanings.items() if whole is not None}
-        past = {} if held is None else {f"past_{name}": codes for name, codes in held.codes.items()}
-        found = attention(alone.but(**past, **read))
-        return (*found, kept) if isinstance(found, tuple) else (found, kept)
+        held, step = getattr(call, STATE), call.but(**{STATE: None})
+        cache = _cache_codes(held, step)
+        read = {keyword: scale for keyword, scale in cache.meanings.items() if scale is not None}
+        if held is not None:
+            for keyword in changes.keys() & read.keys():
+                read[keyword] = changes[keyword](read[keyword], held.count)
+            step = step.but(**{f"past_{name}": codes for name, codes in held.codes.items()})
+        output = attention(step.but(**read))
+        return (*output, cache) if isinstance(output, tuple) else (output, cache)
     return around(answer)
 
 
-def _keep_codes(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
+def _cache_codes(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
     """The codes and scales of a call behind those that are held."""
     new, meanings = {name: getattr(call, name) for name in CACHED_INPUTS}, _whole_meanings(call)
     if held is None:
         return CachedCodes(new, meanings)
     return CachedCodes({name: np.concatenate([held.codes[name], codes], axis=2) for name, codes in new.items()},
-                       {keyword: _side_by_side(held, keyword, whole, new[EVERY[keyword]])
-                        for keyword, whole in meanings.items()})
+                       {keyword: _side_by_side(held, keyword, scale, new[EVERY[keyword]])
+                        for keyword, scale in meanings.items()})
 
 
-def _side_by_side(held: CachedCodes, keyword: str, whole: Array | None, codes: Array) -> Array | None:
+def _side_by_side(held: CachedCodes, keyword: str, new: Array | None, codes: Array) -> Array | None:
     """Scales or zero points (B,Hkv,S,D) of held and new codes; what changes nothing where one of both has none."""
-    if (before := held.meanings[keyword]) is None and whole is None:
+    old = held.meanings[keyword]
+    if old is None and new is None:
         return None
-    nothing = np.float32(not keyword.endswith("_zero"))
-    parts = [np.full(array.shape, nothing) if each is None else each
-             for array, each in ((held.codes[EVERY[keyword]], before), (codes, whole))]
-    return np.concatenate(parts, axis=2)
+    neutral = np.float32(not keyword.endswith("_zero"))
+    if old is None:
+        old = np.full(held.codes[EVERY[keyword]].shape, neutral)
+    if new is None:
+        new = np.full(codes.shape, neutral)
+    return np.concatenate([old, new], axis=2)
 
 
 def _stale(array: str) -> Callable[[], Attend]:
-    """A maker of decoders that keep the scale of the very first call, whatever sequence it was of."""
+    """A maker of decoders that use the scale of the very first call, whatever sequence it was of."""
     def make() -> Attend:
-        inner, kept = coded_decoder({})(), list[Array]()
+        inner, scales = coded_decoder({})(), list[Array]()
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+            """Query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) give the output (B,H,T,Dv) and the cache."""
             codes = {"key": key, "value": value}[array]
             scale = whole_array(keywords, f"{array}_scale", codes)
             if scale is None or not scale.size:
                 return inner(query, key, value, **keywords)
             first = scale[:, :, :1]
-            if not kept or kept[0].shape != first.shape:
-                kept[:] = [first.copy()]
-            return inner(query, key, value, **{**keywords, f"{array}_scale": np.broadcast_to(kept[0], codes.shape)})
+            if not scales or scales[0].shape != first.shape:
+                scales[:] = [first.copy()]
+            keywords[f"{array}_scale"] = np.broadcast_to(scales[0], codes.shape)
+            return inner(query, key, value, **keywords)
         return attend
     return make
 
@@ -246,7 +244,7 @@ def _quantised_again() -> Attend:
     plain, coded = decoder()(), with_entries_read(decoder(again)())
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+        """Query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) give the output (B,H,T,Dv) and the cache."""
         has_meanings = any(keywords.get(name) is not None for name in OF_ENTRIES)
         return (coded if has_meanings else plain)(query, key, value, **keywords)
     return attend
@@ -286,7 +284,7 @@ def _faults_of_forms() -> Iterator[Fault]:
 
 def _fault_of_form(keyword: str, form: InputForm, name: str, texts: tuple[str, str],
                    make: Callable[[], Attend]) -> Fault:
-    """One of them. texts: its story and its reach, with {} for the array."""
+    """A fault of one form. texts: its story and its reach, with {} for the array."""
     story, reach = (text.format(EVERY[keyword]) for text in texts)
     return Fault(f"{form.value}_{keyword}_{name}", keyword, story, reach, make, form=form)
 

@@ -1,4 +1,4 @@
-"""Codes of four bits, two to a byte, that are taken apart wrongly.
+"""These faults take bytes of two four-bit codes apart wrongly.
 
 Each function packs the codes that it is handed, and unpacks the bytes as its author did.
 """
@@ -19,28 +19,31 @@ from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
 Unpack = Callable[[Array, int, bool], Array]
-"""Of bytes (B,H,S,D/2), how many features there were, and whether codes have a sign, the codes (B,H,S,D)."""
+"""Makes codes (B,H,S,D) of bytes (B,H,S,D/2), the number of features, and whether codes have a sign."""
 
 LEAST, MOST = -8, 15
 
 
-def _nibbles(work: PreparedCall, unpack: Unpack, *names: str) -> PreparedCall:
-    """The call with codes (B,H,S,D) that were packed and unpacked again; codes of more than four bits are let be."""
-    arrays = {}
+def _repack(work: PreparedCall, unpack: Unpack, *names: str) -> PreparedCall:
+    """The call with codes (B,H,S,D) packed and unpacked again where they have four bits and a scale."""
     for name in names:
         codes = getattr(work, name)
-        is_whole = np.isfinite(codes).all() and (codes == np.rint(codes)).all()
-        if getattr(work, f"{name}_scale") is None or not is_whole or codes.max(initial=0) > MOST \
-                or codes.min(initial=0) < LEAST or (codes.min(initial=0) < 0 and codes.max(initial=0) > MOST // 2):
-            continue
         has_sign = bool((codes < 0).any())
+        if getattr(work, f"{name}_scale") is None or not _are_nibbles(codes, has_sign):
+            continue
         bytes_ = pack_nibbles(codes.astype(np.int8).view(np.uint8) & np.uint8(15), "low_first")
-        arrays[name] = unpack(bytes_, codes.shape[-1], has_sign).astype(codes.dtype)
-    return work.but(**arrays)
+        work = work.but(**{name: unpack(bytes_, codes.shape[-1], has_sign).astype(codes.dtype)})
+    return work
+
+
+def _are_nibbles(codes: Array, has_sign: bool) -> bool:
+    """Whether codes of any shape are whole numbers of four bits."""
+    lowest, largest = (LEAST, MOST // 2) if has_sign else (0, MOST)
+    return bool((np.isfinite(codes) & (codes == np.rint(codes)) & (codes >= lowest) & (codes <= largest)).all())
 
 
 def read_signed(nibbles: Array) -> Array:
-    """Of any shape: four bits as a number of two's complement."""
+    """Read nibbles of any shape as numbers of two's complement."""
     wide = nibbles.astype(np.int16)
     return np.where(wide >= 8, wide - 16, wide)
 
@@ -48,7 +51,9 @@ def read_signed(nibbles: Array) -> Array:
 def _split(bytes_: Array, has_sign: bool) -> tuple[Array, Array]:
     """The low and the high nibbles of bytes of any shape as numbers."""
     low, high = bytes_ & 15, bytes_ >> 4
-    return (read_signed(low), read_signed(high)) if has_sign else (low.astype(np.int16), high.astype(np.int16))
+    if has_sign:
+        return read_signed(low), read_signed(high)
+    return low.astype(np.int16), high.astype(np.int16)
 
 
 def _in_pairs(first: Array, second: Array, features: int) -> Array:
@@ -128,9 +133,9 @@ _WRONG: Mapping[str, tuple[str, str, Unpack]] = {
 """By name: story, reach, and how bytes are taken apart; {} is the array."""
 
 
-def _unpacking(name: str, unpack: Unpack) -> Restore:
-    """A `restore` stage that takes the bytes of one array apart in a way of its own."""
-    return lambda work: sound.restore(_nibbles(work, unpack, name))
+def _unpacking(unpack: Unpack, *names: str) -> Restore:
+    """A `restore` stage that takes the bytes of some arrays apart in a way of its own."""
+    return lambda work: sound.restore(_repack(work, unpack, *names))
 
 
 def _of_nibbles() -> Iterator[Fault]:
@@ -139,12 +144,12 @@ def _of_nibbles() -> Iterator[Fault]:
         if array != "query":
             for name, (story, reach, unpack) in _WRONG.items():
                 yield Fault(f"{array}_nibbles_{name}", keyword, story.format(array), reach.format(array),
-                            staged(restore=_unpacking(array, unpack)))
+                            staged(restore=_unpacking(unpack, array)))
 
 
 NIBBLE_FAULTS = tuple(_of_nibbles())
 
 SOUND_NIBBLES = (
     SoundFormulation("nibbles_unpacked", "codes of four bits are packed two to a byte, and taken apart again",
-                     staged(restore=lambda work: sound.restore(_nibbles(work, _right, *INPUTS))), POOL),
+                     staged(restore=_unpacking(_right, *INPUTS)), POOL),
 )

@@ -1,4 +1,4 @@
-"""What a probe asks about scales and zero points of codes: what they do to the entries of their array."""
+"""A probe asks here what scales and zero points do to the entries of their array."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
     plain = _whole_numbers(asker)
     weights = asker.ask_output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
-    seen = asker.ask_output(plain.but(**{keyword: scale}))[..., :4]
+    output = asker.ask_output(plain.but(**{keyword: scale}))[..., :4]
     expected = {name: _expect_weights(weights, array, _SCALE**power) for name, power in _POWERS.items()}
-    return name_candidate(seen, expected)
+    return name_candidate(output, expected)
 
 
 def _whole_numbers(asker: Asker) -> Problem:
@@ -40,7 +40,7 @@ def _whole_numbers(asker: Asker) -> Problem:
 
 
 def _expect_weights(weights: Array, array: str, factor: float) -> Array:
-    """Weights (B,H,T,S) that are read off the output, where the entries of an array are multiplied by a factor."""
+    """Weights (B,H,T,S) as the output shows them, where the entries of an array are multiplied by a factor."""
     if array == "value":
         return weights * factor
     with np.errstate(all="ignore"):
@@ -52,23 +52,22 @@ _ANSWERS = {"multiplied": "each entry is multiplied by it", "ignored": "nothing:
             "divided": "each entry is divided by it", "twice": "each entry is multiplied by it twice", **FAILURES}
 
 _TAKEN_OFF = {"taken off": 1.0, "ignored": 0.0, "added": -1.0, "twice": 2.0}
-"""By answer, how many times the zero point is taken off."""
+"""By answer, how many times the zero point is subtracted."""
 
 
 def _ask_zero(asker: Asker, array: str) -> Reply:
-    """Zero points of 1 move queries and values. One that all keys share moves no weight: the last key alone has one."""
+    """Zero points of 1 move queries and values; of keys the last alone has one, since a common one moves no weight."""
     plain = _whole_numbers(asker)
     zero = np.ones(getattr(plain, array).shape, np.float32)
     if array == "key":
         zero[:, :, :-1] = 0
-    seen = asker.ask_output(plain.but(**{f"{array}_zero": zero}))[..., :4]
-    return name_candidate(seen,
-                          {name: _move_output(asker, plain, array, times * zero)[..., :4] for name,
-                           times in _TAKEN_OFF.items()})
+    output = asker.ask_output(plain.but(**{f"{array}_zero": zero}))[..., :4]
+    expected = {name: _move_output(asker, plain, array, times * zero)[..., :4] for name, times in _TAKEN_OFF.items()}
+    return name_candidate(output, expected)
 
 
 def _move_output(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
-    """The output (B,H,T,Dv) where so much is taken off of the entries of an array, of the same shape as it."""
+    """The output (B,H,T,Dv) where this is subtracted from the entries of an array, of its shape."""
     entries = {name: getattr(plain, name).astype(np.float64) for name in ("query", "key", "value")}
     entries[array] = entries[array] - zero
     group = plain.query.shape[1] // plain.key.shape[1]

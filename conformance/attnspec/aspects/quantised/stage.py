@@ -1,8 +1,9 @@
-"""How attention that faults change reads codes: zero points are taken off, and scales multiplied in."""
+"""Attention that faults change reads codes here: zero points are subtracted, and scales multiplied in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +13,15 @@ from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
+Change = Callable[[Array], Array]
 Restore = Callable[[PreparedCall], PreparedCall]
 
 
 class QuantisedStage(AspectStage):
-    """Codes as attention reads them: zero points are taken off, and scales multiplied in, before anything else."""
+    """Dequantises codes before anything else: zero points are subtracted, and scales multiplied in."""
 
     def restore(self, work: PreparedCall) -> PreparedCall:
-        """The call with dequantised query, key and value, and without scales and zero points."""
+        """Dequantise query, key and value, and leave scales and zero points out of the call."""
         every = (*NAMES, *ZEROS, *GLOBALS)
         if all(getattr(work, keyword) is None for keyword in every):
             return work
@@ -36,8 +38,16 @@ STAGE = QuantisedStage()
 
 
 def scale_codes(codes: Array, scale: Array | None) -> Array:
-    """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
+    """Multiply codes (B,H,S,D), in the dtype of the computation, by scales that broadcast to them."""
     return codes if scale is None else codes * np.asarray(scale).astype(codes.dtype)
+
+
+def scale_columns(scale: Array, work: PreparedCall, dtype: np.dtype[Any]) -> Array:
+    """Return one scale for each key (B,H,1,S), of scales (B,Hkv,S,1) or ones that broadcast to them."""
+    B, H, _, S = work.shape
+    heads = scale.shape[1]
+    columns = np.broadcast_to(scale[..., 0], (B, heads, S))
+    return np.repeat(columns, H // heads, axis=1)[:, :, None].astype(dtype)
 
 
 def is_one_for_features(scale: Array | None) -> bool:
@@ -46,37 +56,91 @@ def is_one_for_features(scale: Array | None) -> bool:
 
 
 def shift_codes(codes: Array, zero: Array | None) -> Array:
-    """Codes (B,H,S,D), in the dtype of the computation, less zero points that broadcast to them."""
+    """Subtract zero points that broadcast to codes (B,H,S,D), in the dtype of the computation."""
     return codes if zero is None else codes - np.asarray(zero).astype(codes.dtype)
 
 
-def read_changed(change: Callable[[Array], Array], *keywords: str) -> Restore:
-    """A `restore` stage that reads other scales or zero points than it was given, by keyword; all have the four axes of
-    their array.
+def read_changed(change: Change, *keywords: str) -> Restore:
+    """A `restore` stage that changes the scales or zero points of these keywords, at the full shape
+    (B,H,S,D) of their array.
     """
     def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by what was changed (B,H,S,D)."""
-        given = {keyword: value for keyword in keywords if (value := getattr(work, keyword)) is not None}
-        changed = {keyword: change(np.broadcast_to(value, getattr(work, EVERY[keyword]).shape))
-                   for keyword, value in given.items()}
-        return sound.restore(work.but(**changed))
+        for keyword in keywords:
+            value = getattr(work, keyword)
+            if value is not None:
+                work = work.but(**{keyword: change(np.broadcast_to(value, getattr(work, EVERY[keyword]).shape))})
+        return sound.restore(work)
     return restore
 
 
+def read_changed_codes(change: Change, *keywords: str) -> Restore:
+    """A `restore` stage that changes the codes (B,H,S,D) of the arrays of these keywords, where they are passed."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        for keyword in keywords:
+            codes = getattr(work, EVERY[keyword])
+            if getattr(work, keyword) is not None:
+                work = work.but(**{EVERY[keyword]: change(codes).astype(codes.dtype)})
+        return sound.restore(work)
+    return restore
+
+
+def drop_if(condition: Callable[[PreparedCall], bool], *keywords: str) -> Restore:
+    """A `restore` stage that ignores some keywords where a condition holds."""
+    dropped = dict.fromkeys(keywords)
+    return lambda work: sound.restore(work.but(**dropped) if condition(work) else work)
+
+
+def has_one_query(work: PreparedCall) -> bool:
+    """Whether a call has a single query, as a step of decoding has."""
+    return work.shape[2] == 1
+
+
+def take_first(axis: int) -> Change:
+    """A change by which the first scale or zero point along an axis of (B,H,S,D) serves all."""
+    return lambda numbers: np.broadcast_to(numbers.take([0], axis), numbers.shape)
+
+
+def take_before(axis: int) -> Change:
+    """A change by which each entry has the scale or zero point of the one before along an axis of (B,H,S,D)."""
+    return lambda numbers: np.roll(numbers, 1, axis)
+
+
+def leave_tail(number: float) -> Change:
+    """A change by which the last tokens of (B,H,S,D), which fill no block of four, have this scale or zero point."""
+    def change(numbers: Array) -> Array:
+        S = numbers.shape[2]
+        is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
+        return np.where(is_tail, numbers.dtype.type(number), numbers)
+    return change
+
+
+def look_up_transposed(scale: Array, *_: object) -> Array:
+    """Exchange token and feature where a scale (B,H,S,D) is looked up."""
+    S, D = scale.shape[2:]
+    tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
+    return scale[:, :, features % S, tokens % D]
+
+
+def repeat_to(numbers: Array, shape: tuple[int, ...]) -> Array:
+    """Bring the scales of another array (B,H,S,D) to this shape: they are repeated where they are too few."""
+    for axis, length in enumerate(shape):
+        numbers = np.take(numbers, np.arange(length) % numbers.shape[axis], axis=axis)
+    return numbers
+
+
 def keep_stale(keyword: str) -> Callable[[], Attend]:
-    """A maker of functions that keep the scales or zero points of the call before wherever they fit."""
+    """A maker of functions that use the scales or zero points of the call before wherever they fit."""
     def make() -> Attend:
-        kept: dict[str, Array] = {}
+        last: list[Array] = []
 
         def restore(work: PreparedCall) -> PreparedCall:
-            """The call, dequantised by those (B,H,S,D) of the call before."""
             value = getattr(work, keyword)
             if value is None:
                 return sound.restore(work)
-            before = kept.get(keyword)
-            kept[keyword] = np.array(value)
-            used = before if before is not None and before.shape == np.shape(value) else value
-            return sound.restore(work.but(**{keyword: used}))
+            before, last[:] = last[:], [np.array(value)]
+            if before and before[0].shape == np.shape(value):
+                value = before[0]
+            return sound.restore(work.but(**{keyword: value}))
 
         return staged(restore=restore)()
     return make

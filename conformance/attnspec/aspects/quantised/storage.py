@@ -1,8 +1,9 @@
-"""The formats in which codes are stored: narrow numbers that stand for others, by way of a scale.
+"""Storages are the formats of codes, narrow numbers that stand for others by way of a scale.
 
-A code times its scale is an exact number, so that quantising is no part of what a kernel with stored codes may get
-wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP Microscaling Formats (MXFP8, MXFP4: E8M0 scales
-of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32); the types of the same names in ml_dtypes.
+A code times its scale is an exact number, so that quantising is no part of what a kernel with stored
+codes may get wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP Microscaling
+Formats (MXFP8, MXFP4: E8M0 scales of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32);
+the types of the same names in ml_dtypes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 class Storage:
     """A format of codes.
 
-    lowest, largest: the least and the largest code.  bits: of the significand of a floating-point format, the leading
-    one among them; 0 of whole numbers.  least: of such a format, the exponent of two of its smallest code above 0.
+    lowest, largest: the least and the largest code.
+    bits: those of the significand of a floating-point format, with the leading one; 0 of whole numbers.
+    least: the exponent of two of the smallest code above 0 of a floating-point format.
     step: a power of two; codes times it are of the size of ordinary entries.
-    codes: the type of the codes, where it has another name.  scales: that of the scales.  block: how many neighbours
-    share a scale, by the definition of the format; 0 where it defines none.
+    codes: the type of the codes, where it has another name.  scales: the type of the scales.
+    block: how many neighbours share a scale by the definition of the format; 0 where it defines none.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Storage:
 
     @property
     def granularities(self) -> tuple[str, ...]:
-        """How many entries may share a scale: of a format that defines blocks, along either axis."""
+        """The granularities of its scales; a format that defines blocks has them along either axis."""
         if not self.block:
             return tuple(GRANULARITIES)
         return f"block({self.block})", f"channel_tokens({self.block})"
@@ -72,8 +74,8 @@ class Storage:
 
     @property
     def takes_zero_points(self) -> bool:
-        """Whether codes may have zero points: those of formats that define blocks are numbers of either sign, and the
-        formats (OCP Microscaling Formats 1.0, section 5; NVFP4) know scales alone.
+        """Whether codes may have zero points: formats that define blocks (OCP Microscaling Formats 1.0,
+        section 5; NVFP4) have numbers of either sign, and know scales alone.
         """
         return not self.block
 
@@ -120,16 +122,17 @@ BLOCKED: Mapping[str, str] = {
 GRANULARITIES: Mapping[str, str] = {
     **UNBLOCKED,
     **{f"{name}({length})": shape.replace("N", str(length)) for name, shape in BLOCKED.items() for length in BLOCKS}}
-"""How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S. `block(16)` is
-16 neighbouring features of a token, `tokens(16)` as many tokens of a head, `channel_tokens(16)` as many tokens of a
-feature; a last block that is not full has a scale, too, so that lengths are divided upwards.
+"""By granularity, which says how many entries share a scale, the shape of the scales; of a query H stands
+for Hkv and T for S. `block(16)` is 16 neighbouring features of a token, `tokens(16)` as many tokens of a
+head, `channel_tokens(16)` as many tokens of a feature; a last block that is not full has a scale, too, so
+that lengths are divided upwards.
 """
 
 PAGED_GRANULARITIES: Mapping[str, str] = {"page": "(pages,Hkv)"}
 """The same of keys and values that lie in pages, beside those of all."""
 
 ZERO_FORMATS = ("float32", "codes")
-"""In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""
+"""The formats of zero points: numbers, which need not be whole, or that of their codes."""
 
 LAYOUTS: Mapping[str, str] = {
     "low_first": "neighbouring features share a byte, the first in its low nibble",
@@ -138,7 +141,7 @@ LAYOUTS: Mapping[str, str] = {
     "high_first_tokens": "neighbouring tokens share a byte, the first in its high nibble",
     "halves": "the first half of the features is in the low nibbles, the second half in the high ones",
 }
-"""How two codes of four bits share a byte. Where there is an odd number of them, the last nibble is 0."""
+"""The layouts of two codes of four bits in a byte. Of an odd number of them, the last nibble is 0."""
 
 
 def is_along_tokens(layout: str) -> bool:
@@ -157,8 +160,8 @@ _GRANULARITY = re.compile(r"(?P<tokens>\d+) tokens|(?P<name>\w+?)(?:\((?P<length
 
 
 def read_granularity(text: str) -> str:
-    """The granularity that a text names: `head`, or `tokens(64)`, with any length; `64 tokens` is read as the latter.
-    Empty if it names none.
+    """Read the granularity that a text names: `head`, or `tokens(64)` with any length, for which `64 tokens`
+    stands, too. Empty if it names none.
     """
     found = _GRANULARITY.fullmatch(text)
     if found is None:
@@ -170,8 +173,8 @@ def read_granularity(text: str) -> str:
 
 
 def scale_axes(granularity: str) -> Mapping[int, int]:
-    """Those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours share one. How
-    many tokens of a page do is a matter of the pages.
+    """Return the axes of (B,H,S,D) along which scales differ, each with how many neighbours share one.
+    How many tokens of a page do is a matter of the pages.
     """
     if granularity in _WHOLE_AXES:
         return _WHOLE_AXES[granularity]

@@ -1,9 +1,8 @@
-"""What a kernel may say of how it stores what it is given, or its weights: a format of codes, and what a scale is
-shared by; and how far what attends may be from what it was given, entry by entry.
+"""What a kernel says of how it stores entries or weights is read here, and how far that moves each entry is bounded.
 
-A kernel that quantises inside divides entries by a scale, rounds the quotients to codes, and multiplies the scale in
-again somewhere. So its class names the codes and who shares a scale: `int8 by token`. The derivation of what may be
-off by how much is in docs/quantised.md.
+A kernel that quantises inside divides entries by a scale, rounds the quotients to codes, and multiplies
+the scale in again somewhere. So its class names the codes and who shares a scale: `int8 by token`.
+docs/quantised.md derives the bounds.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.aspects.quantised.arrays import nearest_codes
 from attnspec.aspects.quantised.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quote_value
@@ -25,31 +25,30 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe, Sizes
 
 ROUNDINGS_OF_A_QUOTIENT = 4
-"""Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
-multiplied in before, and of the least scale that is added."""
+"""The roundings of a scale (the largest entry over the largest code), of its reciprocal or the
+quotient with it, of a factor that is multiplied in before, and of the least scale that is added."""
 
 ROUNDINGS_OF_A_SECOND_SCALE = 4
-"""Of a second scale (the largest entry over the largest code, and over the largest scale), of a scale in its units, and
-of the product of both."""
+"""The roundings of a second scale (the largest entry over the largest code, and over the largest
+scale), of a scale in its units, and of the product of both."""
 
 LARGEST_NARROW_SCALE = 448.0
-"""Of E4M3."""
+"""The largest number of E4M3."""
 
 SMALLEST_POWER = 2.0**-126
 """The least scale of which no rounding is lost, in float32 and, but for one, in E8M0."""
 
 ROUNDINGS_WITH_A_ZERO = 8
-"""Of a range, of a scale (the range over the largest code), of its reciprocal, of the quotient with it, of the zero
-point (the least entry over the scale) and of the sum of both, where there may be a product more, and of a factor that
-is multiplied in before. None is of a number that stands for more than both ends of the range together.
-"""
+"""The roundings of a range, of a scale (the range over the largest code), of its reciprocal, of the
+quotient with it, of the zero point (the least entry over the scale) and of the sum of both, where
+there may be a product more, and of a factor that is multiplied in before. None is of a number that
+stands for more than both ends of the range together."""
 
 ROUNDINGS_OF_A_SCALE = 2
-"""Where a scale is multiplied in again: the product with codes, logits or outputs, and that of two scales."""
+"""The roundings of a product with codes, logits or outputs, and of the product of two scales."""
 
 ROUNDINGS_OF_A_ZERO = 2
-"""Where a zero point is taken off again: its product with a scale, or with the other array, and the difference."""
-
+"""The roundings of a zero point's product with a scale or an array, and of the difference."""
 
 _TEXT = re.compile(
     r"(?P<storage>\w+)"
@@ -65,17 +64,18 @@ _KNOWN = (*UNBLOCKED, *(f"{name}(64)" for name in BLOCKED))
 
 @dataclass(frozen=True, slots=True)
 class StoredFormat(StoredForm):
-    """Codes of a storage, and what is multiplied to get them.
+    """A storage of codes, and how its scales are made of the entries.
 
-    granularity: which entries share a scale, the largest of them over the largest code; empty where the factor is
-    fixed. Codes without a sign have a zero point, too: their scale is the range of the entries over the largest code.
-    Formats that define blocks round that scale: to a power of two, or to a narrow number that a second scale, which all
-    entries share, is multiplied by.  factor: what entries are multiplied by before they are rounded, where no scale is
-    taken from them.  least: what a scale is raised to, or
-    what is added to it.  smoothed: of keys, the mean over all of them is taken off before.  divided: of weights, they
-    are divided by the sum of their row before; else they are exp(logit - maximum).
-    summed: of weights, they are divided by the sum of their codes.  nearest: entries have the nearest of the codes, and
-    not those of a finer grid.
+    granularity: which entries share a scale, which is the largest of them over the largest code; empty
+    where the factor is fixed. Codes without a sign have a zero point, too, and their scale is the range
+    of the entries over the largest code. Formats that define blocks round that scale: to a power of
+    two, or to a narrow number times a second scale of all entries.
+    factor: what entries are multiplied by where no scale is taken from them.
+    least: what a scale is raised to, or what is added to it.
+    smoothed: the mean of all keys is subtracted before.
+    divided: weights are divided by the sum of their row before; else they are exp(logit - maximum).
+    summed: weights are divided by the sum of their codes.
+    nearest: entries have the nearest of the codes, and not those of a finer grid.
     """
 
     storage: str
@@ -88,13 +88,11 @@ class StoredFormat(StoredForm):
     nearest: bool = False
 
     def entry_errors(self, entries: Array, precision: Precision) -> Array:
-        """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in float64; infinite where
-        nothing can be said.
-        """
+        """Bound how far each entry (B,H,S,D) is from what is read back; infinite where nothing holds."""
         return entry_errors(entries, self, precision)
 
     def stored_sizes(self, entries: Array) -> Array | None:
-        """(B,H,S,D): no smaller than what is left of keys without their mean, and the mean; None of all others."""
+        """Sizes (B,H,S,D) of smoothed keys and their mean together; None of all other entries."""
         if not self.smoothed:
             return None
         mean = _mean_key(entries)
@@ -106,12 +104,12 @@ class StoredFormat(StoredForm):
 
     @property
     def roundings_again(self) -> int:
-        """Of scales that are multiplied in again, and of a zero point that is taken off."""
+        """The roundings of scales that are multiplied in again, and of a zero point that is subtracted."""
         return ROUNDINGS_OF_A_SCALE * (1 + self.codes.has_narrow_scales) + ROUNDINGS_OF_A_ZERO * self.has_zero
 
     @property
     def has_offset(self) -> bool:
-        """Whether a zero point is taken off of larger numbers."""
+        """Whether a zero point is subtracted from larger numbers."""
         return self.has_zero
 
     @property
@@ -121,7 +119,7 @@ class StoredFormat(StoredForm):
 
     @property
     def least_distance(self) -> float:
-        """Half the distance of the smallest codes, of weights."""
+        """Half the distance of the smallest codes, as a weight."""
         return self.absolute / self.factor
 
     @property
@@ -183,22 +181,23 @@ class StoredFormat(StoredForm):
 
 
 def read_stored(word: str, given: object) -> StoredFormat:
-    """The format that a word of a precision class says. Raises ManifestError for one that makes no sense."""
+    """Read the format that a word of a precision class says; raise ManifestError where it makes no sense."""
     found = _TEXT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         raise ManifestError(f"{word!r} in a precision class must be {_FORM}, not {quote_value(given)}.")
-    if found["storage"] not in STORAGES:
-        raise ManifestError.unknown(f"format of codes (of {word!r} in a precision class)", found["storage"], STORAGES)
-    shared, said = STORAGES[found["storage"]].usual_granularity, found["granularity"]
-    if said and read_granularity(said) not in {*UNBLOCKED, *_read_blocks(said)}:
-        raise ManifestError.unknown(f"granularity (of {word!r} in a precision class)", said, _KNOWN)
-    made = StoredFormat(found["storage"], read_granularity(said) if said else shared,
-                        _positive(word, found["factor"] or "1"), _positive(word, found["least"] or "0"),
-                        bool(found["smoothed"]), bool(found["divided"]), bool(found["summed"]))
-    problem = _nonsense(made, STORED_WORDS[word])
+    name, text = found["storage"], found["granularity"]
+    if name not in STORAGES:
+        raise ManifestError.unknown(f"format of codes (of {word!r} in a precision class)", name, STORAGES)
+    granularity = read_granularity(text) if text else STORAGES[name].usual_granularity
+    if text and granularity not in UNBLOCKED and granularity.partition("(")[0] not in BLOCKED:
+        raise ManifestError.unknown(f"granularity (of {word!r} in a precision class)", text, _KNOWN)
+    factor, least = _positive(word, found["factor"] or "1"), _positive(word, found["least"] or "0")
+    flags = (bool(found[flag]) for flag in ("smoothed", "divided", "summed"))
+    stored = StoredFormat(name, granularity, factor, least, *flags)
+    problem = _nonsense(stored, STORED_WORDS[word])
     if problem:
         raise ManifestError(f"{word!r} in a precision class: {problem} (it says {quote_value(given)}).")
-    return made
+    return stored
 
 
 def _positive(word: str, text: str) -> float:
@@ -209,12 +208,6 @@ def _positive(word: str, text: str) -> float:
     if not 0 <= number < float("inf"):
         raise ManifestError(f"{word!r} in a precision class: {text} is no number above 0.")
     return number
-
-
-def _read_blocks(said: str) -> set[str]:
-    """What a text of blocks reads as; nothing where it names none."""
-    found = read_granularity(said)
-    return {found} if found.partition("(")[0] in BLOCKED else set()
 
 
 def _nonsense(stored: StoredFormat, name: str) -> str:
@@ -247,110 +240,111 @@ def _scale_roundoff(precision: Precision) -> float:
 
 def _mean_key(keys: Array) -> Array:
     """(B,Hkv,1,D): the mean of all keys (B,Hkv,S,D)."""
-    return keys.mean(axis=2, keepdims=True) if keys.shape[2] else np.zeros((*keys.shape[:2], 1, keys.shape[3]))
+    if not keys.shape[2]:
+        return np.zeros((*keys.shape[:2], 1, keys.shape[3]))
+    return keys.mean(axis=2, keepdims=True)
 
 
 def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in float64; infinite where
-    nothing can be said.
-    """
+    """Bound how far each entry (B,H,S,D) is from what is read back, in float64; infinite where nothing holds."""
     if stored.smoothed:
         return _smoothed_errors(entries, stored, precision)
     if stored.has_zero:
         return _errors_with_zeros(entries, stored, precision)
     if stored.has_rounded_scales:
         return _errors_with_rounded_scales(entries, stored, precision)
+    if stored.is_scaled:
+        return _errors_with_scales(entries, stored, precision)
+    size, step = np.abs(entries), 1 / stored.factor
+    errors = _half_distances(size, step, stored) + ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) * size
+    errors = np.where(size > step * stored.codes.largest, np.inf, errors)  # it is clipped, or infinite
+    return np.where(np.isfinite(entries), errors, 0.0)
+
+
+def _half_distances(size: Array, step: Array | float, stored: StoredFormat) -> Array:
+    """Half the distance (B,H,S,D) to the next code, and no more than the entry's size: 0 is a code, too."""
+    return np.minimum(np.maximum(stored.relative * size, stored.absolute * step), size)
+
+
+def _errors_with_scales(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same of entries (B,H,S,D) whose scales are the largest of a block over the largest code."""
     size = np.abs(entries)
-    largest = np.broadcast_to(block_maximum(size, stored), size.shape) if stored.is_scaled else None
-    step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
+    largest = np.broadcast_to(block_maximum(size, stored), size.shape)
+    step = largest / stored.codes.largest + stored.least
     if stored.nearest and stored.is_plain:
         return _errors_of_nearest(entries, step, stored, precision)
-    # half the distance to the next code; and codes have a zero, so that no entry is moved by more than itself
-    moved = np.minimum(np.maximum(stored.relative * size, stored.absolute * step), size)
-    if largest is None:
-        moved = np.where(size > step * stored.codes.largest, np.inf, moved)  # it is clipped, or infinite
-    elif not stored.least:
+    moved = _half_distances(size, step, stored)
+    if not stored.least:
         moved = np.where(size == largest, 0.0, moved)  # the largest has the largest code
-    if largest is None:
-        found = moved + ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) * size
-    else:
-        lost = 2 * _scale_underflow(precision) / step  # a scale below the normal range is not rounded relatively
-        found = moved + (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + lost) * size
-        found = np.where(_is_tiny(step, precision), largest + step, found)
-        found = np.where(np.isfinite(largest), found, np.inf)
-    return np.where(np.isfinite(entries), found, 0.0)
+    lost = 2 * _scale_underflow(precision) / step  # a scale below the normal range is not rounded relatively
+    errors = moved + (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + lost) * size
+    errors = np.where(_is_tiny(step, precision), largest + step, errors)
+    return np.where(np.isfinite(entries), np.where(np.isfinite(largest), errors, np.inf), 0.0)
 
 
 def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) where codes have a zero point: half a step; a step is the range of a block over
-    the largest code. A zero point that is a whole number cuts the ends off by no more.
+    """The same of entries (B,H,S,D) whose codes have a zero point: half a step, by which a zero point
+    that is a whole number may cut the ends off, too. A step is the range over the largest code.
     """
-    size, u = np.abs(entries), _scale_roundoff(precision)
     least, largest = -block_maximum(-entries, stored), block_maximum(entries, stored)
     spread, ends = largest - least, np.abs(largest) + np.abs(least)
     step = spread / stored.codes.largest + stored.least
-    found = 0.5 * step + ROUNDINGS_WITH_A_ZERO * u * (ends
-                                                      + step) + 2 * stored.codes.largest * _scale_underflow(precision)
+    rounded = ROUNDINGS_WITH_A_ZERO * _scale_roundoff(precision) * (ends + step)
+    errors = 0.5 * step + rounded + 2 * stored.codes.largest * _scale_underflow(precision)
     # of a step that underflows, or has no reciprocal, nothing is known; without any, all of a block are its least
-    found = np.where(_is_tiny(step, precision) & (step > 0), 2 * (ends + spread), found)
-    overflows = ends > min(DTYPES[each].largest for each in (precision.dequantised, precision.accumulate)) / 2
-    found = np.where(np.isfinite(ends) & ~overflows, found, np.inf)
-    return np.where(np.isfinite(entries), np.broadcast_to(found, size.shape), 0.0)
+    errors = np.where(_is_tiny(step, precision) & (step > 0), 2 * (ends + spread), errors)
+    errors = np.where(np.isfinite(ends) & (ends <= _largest_number(precision) / 2), errors, np.inf)
+    return np.where(np.isfinite(entries), np.broadcast_to(errors, entries.shape), 0.0)
 
 
 def _errors_with_rounded_scales(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) where a scale is rounded, downwards too: what is beyond the largest code times the
-    scale is clipped.
-    """
-    size, codes, u = np.abs(entries), stored.codes, _scale_roundoff(precision)
+    """The same of entries (B,H,S,D) whose scales are rounded, so that large ones may be clipped."""
+    size, codes = np.abs(entries), stored.codes
     largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     least, most = _rounded_scales(size, largest, codes)
     moved = np.maximum(stored.relative * size, np.maximum(stored.absolute * most, size - codes.largest * least))
-    quotient = ROUNDINGS_OF_A_QUOTIENT + ROUNDINGS_OF_A_SECOND_SCALE * codes.has_narrow_scales
+    count = ROUNDINGS_OF_A_QUOTIENT + ROUNDINGS_OF_A_SECOND_SCALE * codes.has_narrow_scales
     lost = 2 * _scale_underflow(precision) / np.where(most == 0, 1.0, most)
-    found = np.minimum(moved, size) + (quotient * u + lost) * size
-    second = size.max(initial=0.0) / codes.largest / LARGEST_NARROW_SCALE if codes.has_narrow_scales else least
+    errors = np.minimum(moved, size) + (count * _scale_roundoff(precision) + lost) * size
+    smallest, unknown = least, largest + most
+    if codes.has_narrow_scales:
+        smallest, unknown = _second_scale(size, codes), np.full_like(largest, np.inf)
     # E8M0 has the exponents of float32; a second scale is in float32
-    is_tiny = _is_tiny(second, precision) | (second < SMALLEST_POWER)
-    found = np.where(is_tiny & (largest > 0), np.inf if codes.has_narrow_scales else largest + most, found)
-    found = np.where(np.isfinite(largest) & (most <= 1 / SMALLEST_POWER), found, np.inf)
-    return np.where(np.isfinite(entries), found, 0.0)
+    is_tiny = _is_tiny(smallest, precision) | (smallest < SMALLEST_POWER)
+    errors = np.where(is_tiny & (largest > 0), unknown, errors)
+    errors = np.where(np.isfinite(largest) & (most <= 1 / SMALLEST_POWER), errors, np.inf)
+    return np.where(np.isfinite(entries), errors, 0.0)
 
 
 def _rounded_scales(size: Array, largest: Array, codes: Storage) -> tuple[Array, Array]:
-    """The least and the largest scale, (B,H,S,D) each, that may be taken from the sizes of entries and the largest of
-    each block: powers of two, rounded downwards so that the largest entry has the exponent of the largest code, or
-    upwards so that nothing is clipped, of entries that any factor was multiplied into; or E4M3 in units of a second
-    scale, which gives its largest number to the block of the largest entry.
+    """The least and the largest scale, (B,H,S,D) each, of entries of these sizes and the largest of each
+    block. Powers of two are rounded downwards so that the largest entry has the exponent of the largest
+    code, or upwards so that nothing is clipped, and any factor may have been multiplied in. E4M3 is in
+    units of a second scale, which gives its largest number to the block of the largest entry.
     """
     exact = largest / codes.largest
     if codes.has_power_scales:
         return largest / 2.0 ** np.frexp(codes.largest)[1], 2 * exact
-    second = size.max(initial=0.0) / codes.largest / LARGEST_NARROW_SCALE
-    off = np.maximum(exact * 2.0**-4, second * 2.0**-10)  # half a unit of E4M3, or half the distance of its smallest
+    # half a unit of E4M3, or half the distance of its smallest
+    off = np.maximum(exact * 2.0**-4, _second_scale(size, codes) * 2.0**-10)
     return np.maximum(exact - off, 0.0), exact + off
 
 
+def _second_scale(size: Array, codes: Storage) -> Array:
+    """(): the second scale of entries of these sizes (B,H,S,D)."""
+    return np.asarray(size.max(initial=0.0) / codes.largest / LARGEST_NARROW_SCALE)
+
+
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) where just these steps, as many, are used: the distance to the nearest code. A
-    quotient that is off may have its neighbour's code, which is as much further away.
+    """The same of entries (B,H,S,D) that have just these steps, as many: the distance to the nearest
+    code. A quotient that is off may have its neighbour's code, which is as much further away.
     """
-    quotients = entries / np.where(step == 0, 1.0, step)
+    divisor = np.where(step == 0, 1.0, step)
+    quotients = entries / divisor
     moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
-    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + 2
-               * _scale_underflow(precision) / np.where(step == 0, 1.0, step))
-    found = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
-    return np.where(np.isfinite(entries), np.where(np.isfinite(step), found, np.inf), 0.0)
-
-
-def nearest_codes(storage: Storage, numbers: Array) -> Array:
-    """The nearest code of each number, of any shape: what is beyond the range has the code at its end."""
-    if storage.is_whole:
-        nearest = np.rint(numbers)
-    else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
-        exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
-        nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
-    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
+    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + 2 * _scale_underflow(precision) / divisor)
+    errors = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
+    return np.where(np.isfinite(entries), np.where(np.isfinite(step), errors, np.inf), 0.0)
 
 
 def _scale_underflow(precision: Precision) -> float:
@@ -358,22 +352,28 @@ def _scale_underflow(precision: Precision) -> float:
     return max(lost_to_underflow(precision, each) for each in {precision.dequantised, precision.accumulate})
 
 
+def _largest_number(precision: Precision) -> float:
+    """The largest number of the formats in which scales are kept and multiplied."""
+    return min(DTYPES[precision.dequantised].largest, DTYPES[precision.accumulate].largest)
+
+
 def _is_tiny(step: Array, precision: Precision) -> Array:
-    """Of any shape: where a scale may become 0, or its reciprocal infinite: anything may become of its block."""
-    largest = min(DTYPES[each].largest for each in (precision.dequantised, precision.accumulate))
-    return np.asarray(step < max(4 * _scale_underflow(precision), 4 / largest))
+    """Whether scales of any shape may become 0, or their reciprocals infinite: then any number may be read back."""
+    return np.asarray(step < max(4 * _scale_underflow(precision), 4 / _largest_number(precision)))
 
 
 def block_maximum(numbers: Array, stored: StoredFormat) -> Array:
-    """(B,H,S,D), or broadcast to it: the largest number among those that share a scale, NaN where one is NaN."""
+    """Return the largest of the numbers (B,H,S,D) that share a scale, NaN where one is, in a shape that
+    broadcasts to theirs.
+    """
     shared = stored.shared_axes
-    found = _largest_along(numbers, tuple(axis for axis in range(4) if axis not in shared))
+    largest = _largest_along(numbers, tuple(axis for axis in range(4) if axis not in shared))
     for axis, length in shared.items():
         size = numbers.shape[axis]
         if length > 1 and size:
-            of_blocks = np.maximum.reduceat(found, np.arange(0, size, length), axis=axis)
-            found = of_blocks.take(np.arange(size) // length, axis)
-    return found
+            of_blocks = np.maximum.reduceat(largest, np.arange(0, size, length), axis=axis)
+            largest = of_blocks.take(np.arange(size) // length, axis)
+    return largest
 
 
 def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:
@@ -383,18 +383,16 @@ def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of keys (B,Hkv,S,D) whose mean is taken off first: what a row's logits lose by that is the same for all
-    keys.
-    """
+    """The same of keys (B,Hkv,S,D) whose mean is subtracted first: that moves all logits of a row alike."""
     mean = _mean_key(keys)
-    apart = keys - mean
-    found = entry_errors(apart, replace(stored, smoothed=False), precision)
+    rest = keys - mean
+    errors = entry_errors(rest, replace(stored, smoothed=False), precision)
     r, u = roundings(precision), DTYPES[precision.accumulate].roundoff
-    size = np.abs(apart) + np.abs(mean)
     # the difference is rounded; what is stored of logits, and of their scale, may be as large as it is
-    found = found + (u + r.scale + r.logits + r.biased_logits) * size + keys.shape[2] * u * np.abs(keys).mean(
-        axis=2, keepdims=True, where=np.ones(keys.shape, bool))
-    return np.where(np.isfinite(keys), np.where(np.isfinite(mean), found, np.inf), 0.0)
+    errors = errors + (u + r.scale + r.logits + r.biased_logits) * (np.abs(rest) + np.abs(mean))
+    mean_size = np.abs(keys).mean(axis=2, keepdims=True, where=np.ones(keys.shape, bool))
+    errors = errors + keys.shape[2] * u * mean_size
+    return np.where(np.isfinite(keys), np.where(np.isfinite(mean), errors, np.inf), 0.0)
 
 
 # What that lets pass
@@ -404,11 +402,11 @@ FALSE_ALARM = 1e-6
 """The rate at which chance is asked what it lets pass."""
 
 KEY_COUNTS = (64, 1024)
-"""Numbers of keys at which it is told how large an error passes: what a verdict is worth is said beside it.
+"""The numbers of keys at which a report says how large an error passes.
 
-Entries are N(0,1), D = Dv = 64, eight queries, two heads, as in `benchmarks/resolution.py`. The figure is the median of
-the allowance over the entries, in units of the root mean square of the output: an error of a single entry below it is
-not seen by the worst case.
+Entries are N(0,1), D = Dv = 64, eight queries, two heads, as in `benchmarks/resolution.py`. The figure
+is the median of the allowance over the entries, in units of the root mean square of the output: the
+worst case does not see an error of a single entry below it.
 """
 
 _QUERIES, _HEADS, _WIDTH = 8, 2, 64
@@ -416,23 +414,21 @@ _QUERIES, _HEADS, _WIDTH = 8, 2, 64
 
 @functools.cache
 def shares_that_pass(precision: Precision, keys: int) -> tuple[float, float]:
-    """The error of an entry of the output that is allowed, in units of the output's size: in the worst case, and where
-    roundings are independent.
+    """Return the error of an output entry that is allowed, in units of the output's size: in the worst
+    case, and where roundings are independent.
     """
     sizes = Sizes(1, _HEADS, _HEADS, _QUERIES, keys, _WIDTH, _WIDTH)
     problem = make_problem(Recipe(sizes, ("normal",), "none", frozenset(), 1), precision.dtype)
     expected = expect(problem, precision, conventions={}, parts=frozenset({"typical"}))
     size = np.sqrt(np.square(expected.output.astype(np.float64)).mean())
-    allowed = expected.output_allowance, expected.typical_allowance(FALSE_ALARM)
-    worst, typical = (float(np.median(each) / size) for each in allowed)
-    return worst, typical
+    worst, typical = expected.output_allowance, expected.typical_allowance(FALSE_ALARM)
+    return float(np.median(worst) / size), float(np.median(typical) / size)
 
 
 def describe_what_passes(classes: Iterable[Precision]) -> str:
-    """How large an error passes, in a sentence without its full stop; empty where no class quantises.
+    """Say how large an error passes, in a sentence without its full stop; empty where no class quantises.
 
-    classes: of a subject, that of each dtype. The first that quantises is told: what that costs depends little on the
-    dtype.
+    classes: those of a subject's dtypes. The first that quantises speaks for all: the dtype changes little.
     """
     precision = next((each for each in classes if each.stored_formats), None)
     if precision is None:

@@ -1,4 +1,4 @@
-"""The words of the spec language that are about codes and scales, handed over or made inside."""
+"""The spec language has these words about codes and scales, handed over or made inside."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import NAMES, ZEROS, nearest_codes
 from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
-from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum, nearest_codes
+from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum
 from attnspec.numerics.precision import Precision, StoredForm
 from attnspec.problems.problem import INPUTS, Array, numpy_dtype
 from attnspec.record.outcome import Measured
@@ -75,19 +75,20 @@ def put_codes(posed: Attention) -> Attention:
         wide = getattr(posed.one, name).astype(np.float64)
         if not np.isfinite(wide).all():
             raise NoClaim(f"the {name} holds what is not finite")
-        changed[name] = (exact := _codes_near(wide, stored)).astype(dtype)
+        exact = _codes_near(wide, stored)
+        changed[name] = exact.astype(dtype)
         if not np.array_equal(changed[name].astype(np.float64), exact):
             raise NoClaim(f"the codes of the {name} are no numbers of the dtype")
     return posed.but(**changed)
 
 
 def _formats_in(stored: Mapping[str, StoredForm]) -> Mapping[str, StoredFormat]:
-    """By array, the formats among what a class says is stored; without that of weights."""
+    """By array, the formats in which a class says that arrays are stored, without that of weights."""
     return {name: each for name, each in stored.items() if name in INPUTS and isinstance(each, StoredFormat)}
 
 
 def _codes_near(entries: Array, stored: StoredFormat) -> Array:
-    """Codes times powers of two near entries (B,H,S,D), the largest entry of a block with the largest code."""
+    """Codes times powers of two near entries (B,H,S,D); the largest entry of a block has the largest code."""
     size = np.abs(entries)
     largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     step = np.ldexp(1.0, np.frexp(largest / stored.codes.largest)[1])
@@ -98,14 +99,14 @@ def _codes_near(entries: Array, stored: StoredFormat) -> Array:
 
 def agrees_with_codes(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The observed array equals the definition's, where each entry has the nearest of the codes that are declared."""
-    return replace(agrees_with_definition(_with_codes_known(scene), observe=observe, run=run),
-                   relation="agrees_with_codes")
+    measured = agrees_with_definition(_with_codes_known(scene), observe=observe, run=run)
+    return replace(measured, relation="agrees_with_codes")
 
 
 def agree_in_codes(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable) -> Measured:
     """Two runs give the same array within rounding, where each entry has the nearest of the codes that are declared."""
-    found = agree(_with_codes_known(scene), runs=runs, observe=observe, within="rounding")
-    return replace(found, relation="agree_in_codes")
+    measured = agree(_with_codes_known(scene), runs=runs, observe=observe, within="rounding")
+    return replace(measured, relation="agree_in_codes")
 
 
 def inside_hull_of_codes(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -116,12 +117,12 @@ def inside_hull_of_codes(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 
 def _with_codes_known(scene: Scene) -> Scene:
-    """The case before an evaluator that knows by how much each entry is moved."""
+    """The case with an evaluator that knows by how much each entry is moved."""
     return replace(scene, evaluator=scene.evaluator.with_precision(_nearest(scene.evaluator.precision)), cache={})
 
 
 def _nearest(precision: Precision) -> Precision:
-    """The class whose entries have the nearest codes, and not those of a finer grid."""
+    """The class in which entries have the nearest codes, and not those of a finer grid."""
     known = {f"stored_{name}": replace(each, nearest=True)
              for name, each in _formats_in(precision.stored_formats).items()}
     return replace(precision, **known)  # type: ignore[arg-type]  # by name
