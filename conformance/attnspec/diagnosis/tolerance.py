@@ -90,7 +90,7 @@ class ArrayGauge:
 
 
 def largest_distance(one: Array, other: Array) -> float:
-    """The largest distance of two arrays of any one shape; infinities and NaNs have none."""
+    """The largest distance of two arrays of any shape; infinities and NaNs have none."""
     with np.errstate(all="ignore"):
         return float(np.abs(replace_non_finite(one - other)).max(initial=0.0))
 
@@ -101,7 +101,7 @@ def replace_non_finite(array: Array) -> Array:
 
 
 def _largest_of_row(array: Array) -> Array:
-    """(…,1): the largest finite magnitude in each row of (…,n)."""
+    """The largest finite magnitude in each row of an array of any shape."""
     largest: Array = np.abs(replace_non_finite(array)).max(axis=-1, keepdims=True, initial=0.0)
     return largest
 

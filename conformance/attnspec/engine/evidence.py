@@ -64,7 +64,7 @@ class Crop:
         return cls(_span_around(row, shape[ROWS]), _span_around(column, shape[COLUMNS]))
 
     def crop_array(self, array: Array) -> Array:
-        """The part of an array (rows, columns) that the crop shows."""
+        """The part of an array (T,S), or of other axes, that the crop shows."""
         return array[self.rows, self.columns]
 
 
@@ -140,7 +140,7 @@ def _draw_panels(scene: Scene, comparison: Compared) -> Iterator[Picture]:
 
 
 def _draw_panel(comparison: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
-    """The rows and columns around the worst entry.  marks: of the shape of what is compared."""
+    """The rows and columns around the worst entry. marks: any shape, as what is compared."""
     at, (row, column) = comparison.index[:ROWS], comparison.index[ROWS:]
     rows, columns = (AXIS_NAMES[axis] for axis in comparison.axes[ROWS:])
     crop = Crop.crop_around((row, column), side.array.shape)
@@ -155,7 +155,7 @@ def _draw_panel(comparison: Compared, panel: Panel, side: Side, marks: Array) ->
 
 def _draw_picture(name: str, axes: tuple[str, str], array: Array, marks: Array,
                   crop: Crop) -> Picture:
-    """The part of an array (rows, columns) that a crop shows.  marks: one character an entry."""
+    """The part (T,S), or other axes, that a crop shows. marks: one character an entry."""
     entries = tuple(tuple(map(_plain_number, line)) for line in crop.crop_array(array))
     lines_of_marks = tuple("".join(line) for line in crop.crop_array(marks))
     if not any(line.strip(PLAIN) for line in lines_of_marks):
@@ -165,7 +165,7 @@ def _draw_picture(name: str, axes: tuple[str, str], array: Array, marks: Array,
 
 
 def _mark_entries(comparison: Compared, is_hidden: Array | None) -> Array:
-    """Marks masked and unjudged entries, in the shape of what is compared."""
+    """Marks masked and unjudged entries of any shape that is compared."""
     marks = np.where(comparison.claimed, PLAIN, UNJUDGED)
     if is_hidden is None:
         return marks
@@ -173,7 +173,7 @@ def _mark_entries(comparison: Compared, is_hidden: Array | None) -> Array:
 
 
 def _find_hidden(scene: Scene, comparison: Compared, run: str) -> Array | None:
-    """Which entries are masked, in the shape compared; None unless it is query by key."""
+    """Which entries (B,H,T,S) are masked; None unless the comparison is query by key."""
     if comparison.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
         return None
     is_visible = visible(scene, run)

@@ -337,7 +337,7 @@ def _heaviest_mean(sizes: Array, operands: Operands, truth: Truth, errors: Weigh
 
 def weight_storage_error(truth: Truth, r: Roundings, errors: WeightError,
                          visible: Array | None) -> StoredWeightError | None:
-    """What storing the weights in another format may do; None where they are not so stored."""
+    """The error that stored weights may have; visible (B,H,T,S). None if not stored so."""
     storage = r.stored_formats.get(WEIGHTS)
     if storage is None:
         return None

@@ -197,7 +197,7 @@ def count_limits(trials: int, chance: float, false_alarm: float) -> tuple[int, i
 
 
 def _count_log_probabilities(trials: int, chance: float) -> Array:
-    """(trials + 1,): the logarithm of the probability of each count."""
+    """The logarithm of the probability of each count, any shape (trials + 1,)."""
     counts = np.arange(1, trials + 1, dtype=float)
     # by logarithms: for thousands of trials the probabilities underflow
     ratios = np.log(trials + 1 - counts) - np.log(counts) + math.log(chance) - math.log1p(-chance)
@@ -205,6 +205,6 @@ def _count_log_probabilities(trials: int, chance: float) -> Array:
 
 
 def _least_count(logarithms: Array, tail: float) -> int:
-    """The least count up to which the probability is more than `tail`."""
+    """The least count with a probability above `tail`; logarithms of any shape (n,)."""
     cumulative = np.logaddexp.accumulate(logarithms)
     return int(np.searchsorted(cumulative, math.log(tail), side="right"))

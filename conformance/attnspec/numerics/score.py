@@ -180,7 +180,7 @@ def _key_value_covariance(scores: Array, weights: Array, value: Array, output: A
 
 
 def _orthogonal_part(push: Array, others: Array, weight: Array) -> Array:
-    """A direction (n,E) without its projection on the others (n,E,k), by the weights."""
+    """A direction, any shape (n,E), without its projection on the others (n,E,k)."""
     gram = np.einsum("nea,neb,ne->nab", others, others, weight, optimize=True)
     onto = np.einsum("nea,ne,ne->na", others, push, weight, optimize=True)
     # unit by unit: a drift of another direction then adds nothing to any score

@@ -154,7 +154,7 @@ def slice_problem(dtype: DType, sizes: Sizes) -> Problem:
 
 @functools.cache
 def answer_slices(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
-    """(n,1,T,Dv): a mistake's answer to the head slices."""
+    """(n,1,T,Dv), any shape of slices: a mistake's answer to the head slices."""
     return as_dtype(mistake.answer(slice_problem(dtype, sizes)), dtype)
 
 
@@ -248,7 +248,7 @@ def _declared_drift(drifts: Drifts, direction: DirectionName, precision: Precisi
 
 @functools.cache
 def _slice_weights(dtype: DType, sizes: Sizes) -> tuple[Array, Array]:
-    """(n,1,T,S) and (n,1,S,Dv): the weights by definition, and the values, of each head slice."""
+    """The weights by definition, (n,1,T,S), and values of each head slice of any shape."""
     problem = slice_problem(dtype, sizes)
     expectation = expect(problem, assumed_precision(dtype), conventions={}, parts=frozenset({"weights"}))
     return _as_slices(expectation.weights), _as_slices(problem.value)

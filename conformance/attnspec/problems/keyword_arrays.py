@@ -80,7 +80,7 @@ def make_sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 
 
 def _draw_eighths(random: Words) -> Array:
-    """Random slopes between 1/8 and 4, in the shape of the words."""
+    """Random slopes between 1/8 and 4, of any shape: that of the words."""
     return whole_numbers(random, 1, 32) / 8
 
 
@@ -268,7 +268,7 @@ def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
 
 def cut_meanings(problem: Problem, *, queries: slice | Array = slice(None),
                keys: slice = slice(None)) -> dict[str, Array]:
-    """The keywords that say which numbers entries stand for, cut to these queries and keys."""
+    """The keywords, of any shape, that give entries meaning, cut to these queries and keys."""
     spans: dict[str, slice | Array] = {"T": queries, "S": keys}
     meanings = {}
     for name, array in problem.given.items():

@@ -302,7 +302,7 @@ def softmax_rows(logits: Array) -> Array:
 
 
 def name_candidate(observed: Array, candidates: Mapping[str, Array]) -> Reply:
-    """The first candidate that equals what was observed, broadcast; else `other`."""
+    """The first candidate that equals what was observed, any shape; else `other`."""
     name = next((name for name, candidate in candidates.items() if is_close(observed, candidate)),
                 OTHER)
     return Reply(name, show_numbers(observed))

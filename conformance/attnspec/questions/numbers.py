@@ -255,7 +255,7 @@ def _cut_parts(problem: Problem, along: str) -> Iterator[Problem]:
 
 
 def _entry_bits(array: Array) -> Array:
-    """The entries of any array as whole numbers, bit for bit."""
+    """The entries of an array of any shape as whole numbers, bit for bit."""
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
 

@@ -342,7 +342,7 @@ def _needs_square(limits: Limits) -> bool:
 
 
 def _is_near(observed: Array, expected: Array) -> bool:
-    """Whether two arrays are equal as far as a half dtype's rounding allows, broadcast."""
+    """Whether two arrays of any shape are equal as far as a half dtype's rounding allows."""
     return bool((np.abs(observed - expected) <= CLOSENESS).all())
 
 
