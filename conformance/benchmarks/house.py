@@ -90,7 +90,8 @@ notes = os.open(os.path.join({folder!r}, str(os.getpid())), os.O_CREAT | os.O_WR
 seen = set()
 def profile(frame, event, _):
     code = frame.f_code
-    if event == "call" and code not in seen:
+    # bodies of classes and modules, which run when they are imported, do not have this flag
+    if event == "call" and code.co_flags & 1 and code not in seen:
         seen.add(code)
         if code.co_filename.startswith({package!r}) and not code.co_name.startswith("<"):
             os.write(notes, f"{{code.co_filename[len({package!r}) + 1:]}} {{code.co_qualname}}\\n".encode())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.causes import HOLDS_ALONE, MAX_PROCESSES
 from attnspec.engine.engine import Engine
-from attnspec.engine.explainer import HOLDS_ALONE, MAX_PROCESSES
 from attnspec.record.outcome import Evidence
 
 ATTEND = """

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from attnspec.cli import check as check_command
-from attnspec.cli import lint, options, outputs
+from attnspec.cli import lint, outputs
 from attnspec.cli.options import available_cpus, judgeable_subjects
 from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.errors import TargetError
@@ -27,6 +27,7 @@ from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunSt
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner.session import Session
+from attnspec.subjects import registry
 from helpers.commands import Cli
 
 
@@ -136,12 +137,12 @@ def test_what_is_not_installed_is_named_and_audits_go_without_it(cli: Cli) -> No
 
 
 def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "registered_subjects",
+    monkeypatch.setattr(registry, "registered_subjects",
                         lambda _: {"a/b": SimpleNamespace(why_missing="a is not installed.")})
     with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
         judgeable_subjects(())
     missing = {name: SimpleNamespace(why_missing=f"{name} is not installed.") for name in ("a", "b")}
-    monkeypatch.setattr(options, "registered_subjects", lambda _: missing)
+    monkeypatch.setattr(registry, "registered_subjects", lambda _: missing)
     with pytest.raises(TargetError, match=r"judged here\.\n  a is not installed\.\n  b is not installed\."):
         judgeable_subjects(())
 

@@ -16,11 +16,11 @@ import pytest
 from attnspec.cli import main
 from attnspec.cli.outputs import Outputs
 from attnspec.core.errors import AttnspecError, RecordError
-from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.nouns import LARGEST_INTEGER, DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.texts import escape_hidden
 from attnspec.record import read as visible_records
-from attnspec.record.codec import DEEPEST_NESTING, LARGEST_INTEGER, from_line, to_line
+from attnspec.record.codec import DEEPEST_NESTING, from_line, to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import ClauseText, Evidence, Explanation, KnownFinding, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record, read_records

@@ -395,9 +395,11 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
         "def attend(query, key, value):\n"
         "    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5\n"
         "    return torch.softmax(logits, -1) @ value\n", encoding="utf-8")
-    monkeypatch.setattr(Hosted, "flushed", lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
+    monkeypatch.setattr(Hosted, "find_flushing_operation",
+                        lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
     monkeypatch.chdir(tmp_path)
-    assert measure_adapter(*find_form_and_trier("plainly:attend")).flushing_dtypes == (DType.FLOAT32,)
+    flushing = set(measure_adapter(*find_form_and_trier("plainly:attend")).flushing_dtypes)
+    assert flushing - {DType.BFLOAT16} == {DType.FLOAT32}  # processors that multiply bfloat16 flush there themselves
 
 
 @pytest.mark.nightly

@@ -85,7 +85,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     },
     "return_lse": {
         "aspects/lse/": "the aspect itself",
-        "engine/explainer.py": "what is right beside it is told",
+        "engine/causes.py": "what is right beside it is told",
         "scaffold/learning.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
         "core/conventions.py": "the questions of its base and of hidden rows",

@@ -11,9 +11,9 @@ from attnspec.core import paths
 from attnspec.core.errors import FileLocation, ManifestError, SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.core.texts import other_script
-from attnspec.spec import yaml_lines
+from attnspec.spec import load, yaml_lines
 from attnspec.spec.clause import Clause
-from attnspec.spec.load import load_spec, read_bibliography
+from attnspec.spec.load import hand_over_law, load_spec, read_bibliography, take_over_law
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList, load_yaml, parse_yaml, shown_path
 from helpers.places import SMALL_SPEC
 
@@ -25,6 +25,27 @@ def clause(folder: Path, identity: str) -> Clause:
 def test_clauses_come_in_the_order_of_their_files() -> None:
     ids = [clause.id for clause in load_spec(SMALL_SPEC).clauses]
     assert ids == ["causal.no_lookahead", "scale.inverse_root_width"]
+
+
+def test_a_law_that_was_handed_over_is_not_read_again(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    law = load_spec(spec)
+    hand_over_law(tmp_path / "law")
+    monkeypatch.setattr(load, "_read_laws", {})
+    take_over_law(tmp_path / "law")
+    monkeypatch.setattr(load, "parse_yaml", None)
+    taken = load_spec(spec)
+    assert (taken.digest, taken.clauses, taken.problems) == (law.digest, law.clauses, law.problems)
+    assert taken.clauses[0].place_of("says") == law.clauses[0].place_of("says")
+
+
+def test_a_law_whose_files_have_changed_is_read_again(spec: Path, tmp_path: Path) -> None:
+    load_spec(spec)
+    hand_over_law(tmp_path / "law")
+    (spec / "spec.yaml").write_text("version: 9.9.9\n", encoding="utf-8")
+    take_over_law(tmp_path / "law")
+    assert load_spec(spec).version == "9.9.9"
 
 
 def test_a_clause_carries_what_its_file_says(spec: Path) -> None:

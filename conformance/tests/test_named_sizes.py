@@ -180,7 +180,7 @@ def test_they_are_tried_at_the_dtypes_in_which_models_compute() -> None:
 
 def test_the_clauses_are_those_that_judge_one_call() -> None:
     found = {name for name, check in checks().items() if is_of_one_call(check)}
-    of_codes = {name for name in found if name.startswith(("quantised.", "quantised_cache."))}
+    of_codes = {name for name in found if name.startswith(("quantised.", "quantised_blocks.", "quantised_cache."))}
     assert of_codes > {"quantised.keys", "quantised.values", "quantised.queries", "quantised.keys_by_block"}
     assert not of_codes & {"quantised.scale_of_one", "quantised.one_query_with_zeros"}, "they compare two calls"
     assert found - of_codes == {
@@ -310,8 +310,8 @@ def test_a_subject_with_blocks_has_a_plan_of_its_own() -> None:
     demand = Demand(domain())
     at_ends = Counter[bool]()
     for seed, is_cut in product(range(30), (False, True)):
-        plan = plan_for((demand,), Declaration().limits, Effort.DEFAULT, seed, DType.FLOAT32, compiles=False, flipped=0,
-                        blocks=(("T", (48,)),) if is_cut else ())
+        plan = plan_for((demand,), Declaration().limits, Effort.DEFAULT, seed, DType.FLOAT32, compiles=False,
+                        flip_sizes=0, blocks=(("T", (48,)),) if is_cut else ())
         at_ends[is_cut] += sum(min(row.T % 48, -row.T % 48) <= 1 and row.T > 1 for row in plan.rows(demand))
     assert at_ends[True] > 4 * at_ends[False] > 0
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import (
     Change,
@@ -27,7 +28,7 @@ from attnspec.record.outcome import (
     SubjectCard,
 )
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import count_noun, format_duration, format_figure, format_moment, gauge_margin
+from attnspec.report.figures import format_duration, format_figure, format_moment, gauge_margin
 from attnspec.report.joined import join_records
 from attnspec.report.page import formula_markup, render_page, write_page
 from attnspec.report.pictures import make_grid, make_grids

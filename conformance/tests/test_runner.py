@@ -23,6 +23,7 @@ from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.jobs import exit_code, plan_of
 from attnspec.runner.judge import describe_clause, read_replay, replay_command
+from attnspec.runner.listener import Listener as Controller
 from attnspec.runner.session import Result, Session
 from attnspec.runner.worker import Guard
 from attnspec.spec.load import load_spec
@@ -110,6 +111,26 @@ def test_a_replay_judges_the_one_case(run: Run) -> None:
 def test_a_subject_is_introduced_once_by_all_workers(run: Run) -> None:
     _, events = run("held", "violated", "lacking", "vague", workers=2)
     assert [event.card.id for event in events if isinstance(event, SubjectKnown)] == ["stub"]
+
+
+def test_an_item_that_does_not_apply_has_no_report_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[str] = []
+    take_report = Controller.pytest_runtest_logreport
+
+    def note_report(listener: Controller, report: pytest.TestReport) -> None:
+        reported.append(report.nodeid)
+        take_report(listener, report)
+
+    monkeypatch.setattr(Controller, "pytest_runtest_logreport", note_report)
+    result, events = run("held", "lacking")
+    assert [name.rpartition("[")[2] for name in reported] == ["stub-stub.held-float32]"]
+    assert verdicts(result) == {"held": "held", "lacking": "inapplicable"}
+    assert [type(event) for event in events[-3:]] == [ItemStarted, ItemFinished, RunFinished]
+
+
+def test_a_worker_that_dies_takes_no_verdict_with_it(run: Run) -> None:
+    result, _ = run("held", "lacking", "crash")
+    assert verdicts(result) == {"held": "held", "lacking": "inapplicable", "crash": "not_run"}
 
 
 def test_whoever_names_a_target_or_clause_twice_means_it_once(run: Run) -> None:

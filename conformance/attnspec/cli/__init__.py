@@ -24,9 +24,8 @@ COMPLETING = "_ATTNSPEC_COMPLETE"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code.
-
-    0: conforms.  1: violated.  2: cannot run, or the output could not be written.
+    """Runs a command and returns its exit code. 0: conforms.  1: violated.  2: cannot run, or the
+    output could not be written.
     """
     if COMPLETING in os.environ:
         from attnspec.cli.completion import offer_words  # noqa: PLC0415  (weight: only a shell asks for it)
@@ -37,9 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs one of these commands and returns its exit code.
-
-    name: what a user types before the command.
+    """Runs one of these commands and returns its exit code. name: what a user types before the
+    command.
     """
     if arguments is None:
         arguments = sys.argv[1:]

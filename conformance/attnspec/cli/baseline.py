@@ -14,10 +14,10 @@ from attnspec.cli.digest import Digest, name_few
 from attnspec.cli.options import Given
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.report.comparison import is_gone
-from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import DIGEST_DIGITS, Conditions, read_conventions, write_baseline
 
@@ -31,7 +31,6 @@ _COLOURS = {Novelty.NEW: "red", Novelty.REGRESSION: "red", Novelty.MENDED: "gree
 
 def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     """Compares the run with its list of known failures, a line a change; nothing without a list.
-
     most: how many changes are shown; 0: all.
     """
     baseline = digest.header.baseline if digest.header else ""
@@ -50,9 +49,8 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
 
 
 def format_gone(digest: Digest) -> str:
-    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`, or nothing.
-
-    These are listed failures that are none any more, and conventions that have changed.
+    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`, or nothing. These
+    are listed failures that are none any more, and conventions that have changed.
     """
     changes = [each.change for each in digest.outcomes
                if each.change and is_gone(each) and digest.gates(each)]
@@ -144,9 +142,8 @@ class BaselineFile:
         return ""
 
     def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
-        """The handler that writes the file, if this run does.
-
-        folders: further implementations, whose findings explain failures.
+        """The handler that writes the file, if this run does. folders: further implementations,
+        whose findings explain failures.
         """
         if self.path and self.is_written:
             return [_Writer(self.path, strict, folders)]
@@ -203,9 +200,8 @@ def conditions_of(header: RunStarted) -> Conditions | None:
 
 
 def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
-    """Why no list can be made of a run; empty if one can.
-
-    An existing file keeps its entries for what was not judged now.
+    """Why no list can be made of a run; empty if one can. An existing file keeps its entries for
+    what was not judged now.
     """
     if not is_whole:
         return "the run was interrupted"
@@ -218,9 +214,8 @@ def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) 
 
 
 def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
-    """Says at which dtypes the listed conventions were not probed in this run; may be empty.
-
-    A run at a glance probes the first dtype only.
+    """Says at which dtypes the listed conventions were not probed in this run; may be empty. A run
+    at a glance probes the first dtype only.
     """
     probed = {(each.subject, each.dtype) for each in outcomes if each.probed}
     subjects = {subject for subject, _ in probed}

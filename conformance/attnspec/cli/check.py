@@ -274,10 +274,8 @@ def _smoke_target(target: str, plan: Plan) -> bool:
 
 
 def smoke_inputs(target: str, plan: Plan) -> tuple[SmokeLine, ...]:
-    """Tries the five fixed inputs on a subject, in a process of its own.
-
-    Each input may take the plan's deadline. Raises AttnspecError if the subject cannot be loaded
-    or its process ends.
+    """Tries the five fixed inputs on a subject, in a process of its own. Each input may take the
+    plan's deadline. Raises AttnspecError if the subject cannot be loaded or its process ends.
     """
     from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)

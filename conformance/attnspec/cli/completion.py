@@ -1,6 +1,7 @@
 """Completes what is typed in a shell, and explains the words that clauses are written with.
 
-Neither imports NumPy or a framework: the words come from the generated schema.
+Neither imports NumPy or a framework: the words come from the generated schema. What a completion reads is imported
+where a shell asks for it: most commands need none of that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
@@ -19,12 +20,9 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError, FileLocation, SpecError
 from attnspec.core.paths import folder
 from attnspec.core.plan import FAULT, SOUND
-from attnspec.faults.witnesses import all_faults
-from attnspec.spec.clause import Clause, Spec, read_refutations, themes_of
-from attnspec.spec.load import load_spec
-from attnspec.subjects.manifest import library_folders
-from attnspec.subjects.outline import file_of_module, public_functions
-from attnspec.subjects.registry import registered_subjects
+
+if TYPE_CHECKING:
+    from attnspec.spec.clause import Clause, Spec
 
 WORD_PLACES: Mapping[str, str] = {
     "transform": "a transform, written under `runs`",
@@ -192,6 +190,8 @@ def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionIt
 
 
 def _complete_targets(ctx: click.Context, incomplete: str) -> Iterator[str | CompletionItem]:
+    from attnspec.subjects.outline import file_of_module, public_functions  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     module, colon, _ = incomplete.rpartition(":")
     if colon:
         file = Path(module) if module.endswith(".py") else file_of_module(module)
@@ -205,6 +205,8 @@ def _complete_targets(ctx: click.Context, incomplete: str) -> Iterator[str | Com
 
 def _complete_functions(incomplete: str) -> Iterator[str]:
     """Yields the functions of the files being typed; of many files, only the paths."""
+    from attnspec.subjects.outline import public_functions  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     folder, slash, start = incomplete.rpartition("/")
     files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
     for file in files:
@@ -214,6 +216,8 @@ def _complete_functions(incomplete: str) -> Iterator[str]:
 
 
 def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from attnspec.subjects.registry import registered_subjects  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     library, slash, _ = incomplete.partition("/")
     return registered_subjects(ctx.params.get("implementations") or (),
                                library=library if slash else "")
@@ -227,21 +231,30 @@ def _complete_own(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def _complete_clauses(ctx: click.Context, _: str) -> Iterator[str]:
+    from attnspec.spec.clause import themes_of  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     ids = [clause.id for clause in _load_completed_spec(ctx).clauses]
     yield from themes_of(ids)
     yield from ids
 
 
 def _complete_faults(ctx: click.Context, _: str) -> Iterable[str]:
+    from attnspec.faults.witnesses import all_faults  # noqa: PLC0415  (weight: a shell asks, and no command)
+    from attnspec.spec.clause import read_refutations  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     law = _load_completed_spec(ctx)
     return all_faults(law, read_refutations(law))
 
 
 def _load_completed_spec(ctx: click.Context) -> Spec:
+    from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     return load_spec(ctx.params.get("spec") or "", ctx.params.get("spec_add") or ())
 
 
 def _complete_libraries(ctx: click.Context, _: str) -> Iterable[str]:
+    from attnspec.subjects.manifest import library_folders  # noqa: PLC0415  (weight: a shell asks, and no command)
+
     return (folder.name for folder in library_folders(ctx.params.get("implementations") or ()))
 
 

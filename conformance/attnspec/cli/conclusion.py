@@ -29,6 +29,7 @@ from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import list_defaults, meant_by
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.plan import NOT_AT_FLOAT64
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
 from attnspec.report.bugs import (
@@ -41,7 +42,6 @@ from attnspec.report.bugs import (
 )
 from attnspec.report.comparison import describe_exceptions
 from attnspec.report.coverage import coverage_at_sizes, measure_coverage
-from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, other_conventions
 from attnspec.runner.jobs import is_idle
 
@@ -59,9 +59,8 @@ def format_verdict(digest: Digest) -> str:
 
 
 def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
-    """The last line: the conclusion in short, with the exit code.
-
-    is_kept: whether all files could be written.
+    """The last line: the conclusion in short, with the exit code. is_kept: whether all files could
+    be written.
     """
     text, code = _format_verdict_of_run(digest, _words_for(digest, likely_in_short)), _code(digest)
     if not is_kept:
@@ -90,9 +89,8 @@ def format_standing(digest: Digest) -> str:
 
 
 def format_so_far(digest: Digest) -> str:
-    """Counts the failures of a subject that is being judged: `12 failures so far.
-
-    Likely: …`; empty if none.
+    """Counts the failures of a subject that is being judged: `12 failures so far. Likely: …`;
+    empty if none.
     """
     if not digest.failures:
         return ""
@@ -104,9 +102,8 @@ def format_so_far(digest: Digest) -> str:
 
 
 def failure_line(digest: Digest, outcome: Outcome) -> str:
-    """Says what fails first, and its likely cause, while the run goes on.
-
-    It leaves out where a fault shows: a later failure may be at smaller sizes.
+    """Says what fails first, and its likely cause, while the run goes on. It leaves out where a
+    fault shows: a later failure may be at smaller sizes.
     """
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     line = f"First failure: {outcome.clause} ({whose}) {_FAILURE_VERBS[outcome.verdict]}."
@@ -210,9 +207,8 @@ def _format_why_not(digest: Digest, words: _Words) -> str:
 
 
 def _format_likely_cause(digest: Digest, failing: Sequence[str], words: _Words) -> str:
-    """A sentence with the likely cause, or the commonest causes of several subjects.
-
-    It is empty if no cause is known.
+    """A sentence with the likely cause, or the commonest causes of several subjects. It is empty
+    if no cause is known.
     """
     if len(failing) == 1:
         cause = words(digest.digest_of(failing[0]).failures)
@@ -263,9 +259,8 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _format_refusals(digest: Digest) -> str:
-    """`; refuses grouped heads (Hkv < H); block was never tried`, of a single subject.
-
-    A parameter that attnspec has no value for is not tried: what it does is unknown.
+    """`; refuses grouped heads (Hkv < H); block was never tried`, of a single subject. A parameter
+    that attnspec has no value for is not tried: what it does is unknown.
     """
     if len(digest.subjects) != 1:
         return ""
@@ -288,10 +283,8 @@ def _format_qualifications(digest: Digest) -> str:
 
 
 def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
-    """What a single subject does otherwise than recommended, as clauses.
-
-    A function that tiles its key/value heads by mistake does what a library does on purpose; only
-    its author knows.
+    """What a single subject does otherwise than recommended, as clauses. A function that tiles its
+    key/value heads by mistake does what a library does on purpose; only its author knows.
     """
     if len(digest.subjects) != 1:
         return ()
@@ -367,10 +360,8 @@ class Detail(enum.Enum):
 
 
 class Verdicts(Handler):
-    """A handler that prints the summary when the run is over.
-
-    places: lines that say where record and page are.  is_kept: says, then, whether all files could
-    be written.
+    """A handler that prints the summary when the run is over. places: lines that say where record
+    and page are.  is_kept: says, then, whether all files could be written.
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
@@ -478,9 +469,8 @@ _MACHINE_WORD = "flushes_subnormals"
 
 
 def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DType]) -> str:
-    """`, in float16 throughout` or `, with exp_ulps 940 at float16`; empty if not declared.
-
-    What a manifest declares is documented by its library, and is not repeated here.
+    """`, in float16 throughout` or `, with exp_ulps 940 at float16`; empty if not declared. What a
+    manifest declares is documented by its library, and is not repeated here.
     """
     if card is None or not is_bare(subject):
         return ""

@@ -13,6 +13,7 @@ import click
 from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.sizes import foretell_costs
+from attnspec.core.texts import count_noun
 from attnspec.record.events import (
     OWN_DEVICE,
     Event,
@@ -26,7 +27,6 @@ from attnspec.record.events import (
 )
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, is_choice
 from attnspec.report.comparison import is_gone
-from attnspec.report.figures import count_noun
 from attnspec.spec.clause import ALL, word_of
 
 ALARMING_VERDICTS = FAILURES | {Verdict.UNEXPECTED}
@@ -182,9 +182,8 @@ class Digest:
 
     @property
     def first_failure(self) -> Outcome | None:
-        """The failure that is told first; None as long as it may be rounding.
-
-        In half precision it may be, until the same clause was tried at a wider dtype.
+        """The failure that is told first; None as long as it may be rounding. In half precision it
+        may be, until the same clause was tried at a wider dtype.
         """
         if not (failures := self.failures):
             return None  # asked after every item, of which most runs have many and no failure
@@ -228,9 +227,8 @@ def format_counts(counts: Counter[str]) -> str:
 
 
 def format_applicable(counts: Counter[str]) -> str:
-    """`60 of 62 applicable items held, 2 violated`; all counts if nothing was judged.
-
-    Items that were not run are not among the 62: they may not apply.
+    """`60 of 62 applicable items held, 2 violated`; all counts if nothing was judged. Items that
+    were not run are not among the 62: they may not apply.
     """
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
     tried = left.total() - counts[_NOT_RUN]

@@ -25,15 +25,11 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError, UsageError, either, near_misses
 from attnspec.core.paths import folder
-from attnspec.core.texts import escape_hidden
+from attnspec.core.texts import count_noun, escape_hidden
 from attnspec.faults.size_family import SEEDED
-from attnspec.faults.witnesses import all_faults, clauses_for
-from attnspec.record.codec import encode
-from attnspec.report.figures import count_noun
 from attnspec.spec.clause import FILE, Citation, Clause, Spec, hint_of_theme, read_refutations, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault
@@ -53,7 +49,6 @@ def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecErro
 @contextmanager
 def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
     """Says first what `lint` would say of own clauses, and if it does, ends with exit code 2.
-
     NumPy is imported only if there are own clauses.
     """
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
@@ -112,6 +107,7 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
         if not clauses:
             _tell_others(name, law)
         elif as_json:
+            from attnspec.record.codec import encode  # noqa: PLC0415  (weight: records)
             from attnspec.runner.judge import describe_clause  # noqa: PLC0415  (weight: what runs subjects)
 
             data = [encode(describe_clause(clause, law)) for clause in clauses]
@@ -220,6 +216,8 @@ def _tell_story_of_fault(fault: Fault, law: Spec) -> Iterator[str]:
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     """Yields the clauses that name a fault, and those that detect it, with the dtypes."""
+    from attnspec.faults.witnesses import clauses_for  # noqa: PLC0415  (weight: manifests, only for faults)
+
     if fault.planted:
         yield f"tried on it: {', '.join(clauses_for(law, read_refutations(law), fault.name))}"
         return
@@ -251,6 +249,8 @@ MOST_CHOICES = 6  # values of an argument that are listed
 
 
 def _list_subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.subjects.registry import registered_subjects  # noqa: PLC0415  (weight: manifests)
+
     for name, subject in registered_subjects(implementations).items():
         library = subject.library
         yield {"id": name, "title": subject.title,
@@ -275,6 +275,8 @@ def _list_profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 def _list_faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     """Lists faults with the clauses that `check` tries on each; too many detect it."""
+    from attnspec.faults.witnesses import all_faults, clauses_for  # noqa: PLC0415  (weight: as above)
+
     spec = law()
     found = read_refutations(spec)
     for name in all_faults(spec, found):

@@ -12,9 +12,9 @@ import click
 
 from attnspec.cli.digest import UNDECIDED_VERDICTS, Digest, dtype_order, name_few, verdict_words
 from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
-from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, is_other_convention
 from attnspec.runner.judge import CONVENTION_PHRASE, RECOMMENDATION_PHRASE, format_violation
 
@@ -96,9 +96,8 @@ def _pronoun_of(several: Sequence[object]) -> str:
 
 def format_finding(digest: Digest, finding: FailedClause,
                    cause: LikelyCause | None = None) -> Iterator[str]:
-    """Writes a failure in full: in red if it gates, else in yellow with its level.
-
-    cause: of the bug; its fault comes first.
+    """Writes a failure in full: in red if it gates, else in yellow with its level. cause: of the
+    bug; its fault comes first.
     """
     first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]

@@ -21,8 +21,7 @@ import click
 
 import attnspec as package
 from attnspec.core.errors import CANNOT_RUN, UsageError, hint
-from attnspec.core.texts import docstring, escape_hidden
-from attnspec.report.figures import count_noun
+from attnspec.core.texts import count_noun, docstring, escape_hidden
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result
@@ -37,9 +36,8 @@ def output_error() -> OSError | None:
 
 @contextmanager
 def patient_streams() -> Iterator[None]:
-    """Keeps the process's own standard streams from raising errors in this context.
-
-    Streams that replace them are left alone.
+    """Keeps the process's own standard streams from raising errors in this context. Streams that
+    replace them are left alone.
     """
     _open_descriptors()
     _lost_streams.clear()
@@ -167,10 +165,8 @@ They are in `conformance/evaluation`, which no wheel holds.
 
 
 class CommandGroup(click.Group):
-    """A group that imports a command when it is called.
-
-    listed, further: names to `module:attribute`. Help lists the first, and names the others in one
-    line.
+    """A group that imports a command when it is called. listed, further: names to
+    `module:attribute`. Help lists the first, and names the others in one line.
     """
 
     def __init__(self, *, listed: Mapping[str, str], further: Mapping[str, str], **attributes: Any) -> None:  # noqa: ANN401  (click's own)
@@ -230,10 +226,8 @@ class UsersGroup(CommandGroup):
 
 
 def check_values(command: click.Command, arguments: Sequence[str]) -> None:
-    """Raise UsageError for an option with an empty value.
-
-    `--host "$HOST"` with an unset variable must not judge here what was to be judged in a
-    container.
+    """Raise UsageError for an option with an empty value. `--host "$HOST"` with an unset variable
+    must not judge here what was to be judged in a container.
     """
     with_value = {name for param in command.params
                   if isinstance(param, click.Option) and not (param.is_flag or param.count)

@@ -261,9 +261,8 @@ def check_own_clauses(law: Spec) -> Iterator[SpecError]:
 
 def _find_undetected_faults(own: Iterable[Clause],
                             checks: Mapping[str, Check]) -> Iterator[SpecError]:
-    """Yields the faults that an own clause names and does not detect.
-
-    Faults whose sizes a seed draws are not tried: the first cases do not show them.
+    """Yields the faults that an own clause names and does not detect. Faults whose sizes a seed
+    draws are not tried: the first cases do not show them.
     """
     from attnspec.faults.sizes.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
 

@@ -50,10 +50,9 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, TargetError, Us
 from attnspec.core.nouns import DType
 from attnspec.core.paths import portable_text, write_whole
 from attnspec.core.surroundings import Surroundings
-from attnspec.core.texts import escape_hidden
+from attnspec.core.texts import count_noun, escape_hidden
 from attnspec.probing.jobs import PROBE_JOBS
 from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectProbed
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings
@@ -249,9 +248,8 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 
 
 class ScriptOutcome(Enum):
-    """What a finding's script comes to.
-
-    Interpreters exit with 1 also for an uncaught exception; what they print tells the two apart.
+    """What a finding's script comes to. Interpreters exit with 1 also for an uncaught exception;
+    what they print tells the two apart.
     """
 
     CONFIRMED = "confirmed"
@@ -281,9 +279,8 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
 
 def _place_of_finding(finding: Finding,
                       known: Mapping[str, Registered]) -> Registered | str | None:
-    """A present subject that the finding concerns; None if it concerns none.
-
-    A text says why the script cannot run.
+    """A present subject that the finding concerns; None if it concerns none. A text says why the
+    script cannot run.
     """
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
@@ -336,10 +333,8 @@ def _script_to_hand_over(finding: Finding, variables: Mapping[str, str]) -> str:
 
 
 def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
-    """The command that runs the scripts of a subject's library.
-
-    It is the interpreter of its host if that is no Python, else the one that the user names, else
-    the manifest's.
+    """The command that runs the scripts of a subject's library. It is the interpreter of its host
+    if that is no Python, else the one that the user names, else the manifest's.
     """
     if subject and subject.library.program:
         return subject.library.program.command[:1]

@@ -25,21 +25,16 @@ from click.shell_completion import CompletionItem
 from attnspec.cli import completion
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.forms import VARIANTS as MADE
-from attnspec.core.nouns import DType, Effort, is_bare
+from attnspec.core.nouns import LARGEST_INTEGER, DType, Effort, is_bare
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan, read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
-from attnspec.record.codec import LARGEST_INTEGER
-from attnspec.record.write import put_in_order
-from attnspec.runner.jobs import Sharing
-from attnspec.subjects.installed import look_in, note_workers
-from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
-from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
     from attnspec.cluster.worker import ClusterAddress
+    from attnspec.runner.jobs import Sharing
     from attnspec.runner.session import Result
 
 _FILE_BEGINNINGS: Mapping[str, tuple[str, bytes]] = {
@@ -298,9 +293,8 @@ shard_options = _combine_options((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
-    """Makes a plan of the options in `_SELECTION`.
-
-    Folders become absolute, because workers may run elsewhere.
+    """Makes a plan of the options in `_SELECTION`. Folders become absolute, because workers may
+    run elsewhere.
     """
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute())
@@ -321,6 +315,8 @@ def checked_plan(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
     """Takes `shard_options` out of a command's options. Raises UsageError for timings alone."""
+    from attnspec.runner.jobs import Sharing  # noqa: PLC0415  (weight: records)
+
     shard, timings = options.pop("shard"), options.pop("timings")
     if shard is None and timings:
         raise UsageError("--timings says how a run is divided: name the part as well, "
@@ -335,6 +331,8 @@ def audit_there(options: Mapping[str, Given]) -> None:
 
 def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
     """Reads from the options where subjects live, and asks there what is installed."""
+    from attnspec.subjects.installed import look_in  # noqa: PLC0415  (weight: manifests)
+
     there = Plan((), **options).surroundings({})
     look_in(there)
     return there
@@ -351,6 +349,13 @@ OWN_PREFIXES = (FAULT, SOUND)
 
 def known_targets(plan: Plan) -> None:
     """Raise TargetError for a target that does not exist, is a class, or lacks its framework."""
+    from attnspec.subjects.outline import (  # noqa: PLC0415  (weight: manifests)
+        class_for_function,
+        no_such_function,
+        no_such_subject,
+    )
+    from attnspec.subjects.registry import registered_subjects  # noqa: PLC0415  (as above)
+
     _known_own([target for target in plan.targets if target.startswith(OWN_PREFIXES)])
     _known_files(plan.targets)
     ids = []
@@ -369,10 +374,11 @@ def known_targets(plan: Plan) -> None:
 
 
 def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
-    """Expands patterns such as `torch/*` and `fault/*`, and files such as `mine.py`.
-
-    Raises TargetError for a pattern that matches nothing.
+    """Expands patterns such as `torch/*` and `fault/*`, and files such as `mine.py`. Raises
+    TargetError for a pattern that matches nothing.
     """
+    from attnspec.subjects.outline import spelled_out  # noqa: PLC0415  (weight: manifests)
+
     for target in targets:
         if is_bare(target) or "*" not in target:
             yield spelled_out(target)
@@ -402,6 +408,8 @@ def _known_own(targets: Iterable[str]) -> None:
 
 def _known_files(targets: Iterable[str]) -> None:
     """Raise TargetError for a function of a file that does not exist."""
+    from attnspec.subjects.outline import no_such_subject  # noqa: PLC0415  (weight: manifests)
+
     for target in targets:
         file, _, function = target.rpartition(":")
         if file.endswith(".py") and function and not Path(file).is_file():
@@ -410,10 +418,11 @@ def _known_files(targets: Iterable[str]) -> None:
 
 def judgeable_subjects(implementations: Iterable[str],
                        libraries: Sequence[str] = ()) -> tuple[str, ...]:
-    """The registered subjects whose framework is installed. libraries: only of these.
-
-    Raises TargetError if there is none, and UsageError for a library that does not exist.
+    """The registered subjects whose framework is installed. libraries: only of these. Raises
+    TargetError if there is none, and UsageError for a library that does not exist.
     """
+    from attnspec.subjects.registry import registered_subjects  # noqa: PLC0415  (weight: manifests)
+
     known = registered_subjects(implementations)
     folders = sorted({name.partition("/")[0] for name in known})
     for name in libraries:
@@ -475,6 +484,7 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
     )
     from attnspec.cluster.worker import WorkerQuestion  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
+    from attnspec.subjects.installed import note_workers  # noqa: PLC0415  (weight: manifests)
 
     plan = _what_is_named(options)
     digest = load_spec(plan.spec, plan.spec_add).digest
@@ -505,4 +515,6 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
 def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
     """Sorts the record of several workers into the order of the plan."""
     if carrier and record:
+        from attnspec.record.write import put_in_order  # noqa: PLC0415  (weight: records)
+
         put_in_order(record, result.done)

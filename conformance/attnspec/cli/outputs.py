@@ -253,9 +253,8 @@ RECORDS_FOLDER = Path("reports") / "run"  # below the working directory
 
 @dataclass(frozen=True, slots=True)
 class PageMaker:
-    """How a record becomes a page.
-
-    command: what a user types for it.  write: writes the page of records.
+    """How a record becomes a page. command: what a user types for it.  write: writes the page of
+    records.
     """
 
     command: str
@@ -306,10 +305,8 @@ class Outputs:
         return cls(sys.stdout, detail=Detail.FULL)
 
     def handlers(self, written: HandlerGroup | None = None) -> list[Handler]:
-        """The handlers of the console, in the order in which they start.
-
-        They are shut down in reverse, so that the verdicts come last.  written: the handlers that
-        are shut down before.
+        """The handlers of the console, in the order in which they start. They are shut down in
+        reverse, so that the verdicts come last.  written: the handlers that are shut down before.
         """
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places,
@@ -344,9 +341,8 @@ class Outputs:
 
 
 class HandlerGroup:
-    """Handlers as one; each is shut down, whatever errors others raise.
-
-    So a full disk costs a run no more than the record and the page.
+    """Handlers as one; each is shut down, whatever errors others raise. So a full disk costs a run
+    no more than the record and the page.
     """
 
     def __init__(self, handlers: Sequence[Handler]) -> None:
@@ -394,9 +390,8 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def _default_record() -> Path:
-    """A name for a record that no other run takes, even if it starts in the same second.
-
-    The number of a process does not tell containers apart.
+    """A name for a record that no other run takes, even if it starts in the same second. The
+    number of a process does not tell containers apart.
     """
     now = datetime.now().astimezone()
     return RECORDS_FOLDER / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
@@ -462,9 +457,8 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 
 
 class VerdictFile(WholeRun):
-    """A handler that writes one file once the run is over.
-
-    name: of its option.  what: what a reader calls it.
+    """A handler that writes one file once the run is over. name: of its option.  what: what a
+    reader calls it.
     """
 
     def __init__(self, name: str, what: str, path: Path,

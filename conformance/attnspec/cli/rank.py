@@ -42,6 +42,7 @@ from attnspec.cli.outputs import VisibleHandler, is_coloured
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
+from attnspec.core.texts import count_noun
 from attnspec.ranking.jobs import (
     RANKING_SOURCE,
     as_ranking,
@@ -54,7 +55,6 @@ from attnspec.ranking.jobs import (
 from attnspec.record.events import Event, Handler, ItemStarted, KernelRanked, KernelStanding, SubjectKnown
 from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen_record
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 if TYPE_CHECKING:

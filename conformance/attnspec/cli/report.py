@@ -20,11 +20,11 @@ from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import PACKED_SUFFIXES, RunRecord, read_records, unpacked_name
 from attnspec.record.write import combine_records
-from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import count_verdicts, exit_code
 from attnspec.subjects.baseline import write_baseline
 from attnspec.subjects.findings import known_findings
@@ -179,9 +179,8 @@ def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = Non
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The records of a folder, also packed ones, without empty files.
-
-    Raises UsageError if there is none.
+    """The records of a folder, also packed ones, without empty files. Raises UsageError if there
+    is none.
     """
     files = {file for ending in ("", *PACKED_SUFFIXES)
              for file in folder.glob(f"*.jsonl{ending}") if file.stat().st_size}

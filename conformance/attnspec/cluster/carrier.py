@@ -1,5 +1,7 @@
-"""Carries out a run on a cluster: what is asked of the scheduler and its workers, which workers
-can judge what, and how groups of jobs are handed to them and their records come back.
+"""Carries out a run on a cluster of Dask.
+
+It asks the workers which subjects they can judge, submits groups of jobs to them, and takes the
+records that come back.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -40,16 +43,15 @@ EXTRA_COMMAND = "pip install 'attnspec[cluster]'"
 
 
 class SchedulerLostError(AttnspecError):
-    """The scheduler is gone in the middle of a run."""
+    """The scheduler does not answer any more during a run."""
 
 
 @contextlib.contextmanager
 def connect_cluster(address: ClusterAddress,
                     resources: Mapping[str, float]) -> Iterator[Connection]:
-    """A connection to the scheduler at the address, or to workers that are started here and end
-    with it.
+    """Connects to the scheduler at the address, or to workers that it starts and ends here.
 
-    resources: what workers that are started here declare. Raises UsageError where there is no
+    resources: those that workers started here declare. Raises UsageError where there is no
     scheduler, or `distributed` is not installed.
     """
     distributed = _import_distributed()
@@ -76,12 +78,12 @@ def _import_distributed() -> ModuleType:
                  if name.partition(".")[0] == "distributed"]:
         # what a death costs is told of the items
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    found: ModuleType = distributed
-    return found
+    module: ModuleType = distributed
+    return module
 
 
 def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
-    """Workers here, of one thread each: a part of a run is a process of its own."""
+    """Starts workers of one thread each, since each part of a run is a process anyway."""
     with _deaf_to_interrupts():
         return distributed.LocalCluster(
             n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0",
@@ -90,7 +92,7 @@ def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resou
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that begin inside do not hear Ctrl-C: the client ends them."""
+    """Lets processes that start inside ignore Ctrl-C, because the client ends them."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -105,58 +107,62 @@ def _first_line(problem: BaseException) -> str:
 
 @dataclass(slots=True)
 class Connection:
-    """What a run needs of Dask's client."""
+    """The part of Dask's client that a run needs."""
 
     client: Any
     distributed_module: ModuleType
 
     def workers(self) -> Mapping[str, int]:
-        """How many tasks each worker takes at once, by its address. Raises SchedulerLostError."""
+        """Returns the number of threads of each worker. Raises SchedulerLostError."""
         try:
-            found: Mapping[str, int] = self.client.nthreads()
+            threads: Mapping[str, int] = self.client.nthreads()
         except (OSError, TimeoutError, CancelledError):
             raise SchedulerLostError(LOST_CONNECTION) from None
-        return found
+        return threads
 
     def resources(self) -> Mapping[str, Mapping[str, float]]:
-        """What each worker declares."""
+        """Returns the resources that each worker declares."""
         # some releases tell of five workers unless asked
-        told = self.client.scheduler_info(n_workers=-1)["workers"]
-        return {address: each.get("resources", {}) for address, each in told.items()}
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {address: each.get("resources", {}) for address, each in workers.items()}
 
     def ask(self, question: WorkerQuestion,
             workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
-        """Asks these workers, and collects their answers; of one that cannot answer, why. One that
+        """Asks these workers, and returns answers, or why a worker cannot answer. A worker that
         has died meanwhile is left out.
         """
-        told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
-        return {address: each for address, each in told.items() if each is not None}
+        answers = dict[str, WorkerAnswer | str]()
+        for address in workers:
+            answer = self.ask_worker(worker.answer_question, question, address)
+            if answer is not None:
+                answers[address] = answer
+        return answers
 
     def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer],
                    question: WorkerQuestion, address: str) -> WorkerAnswer | str | None:
-        """Asks one worker, since of several the first that fails hides the others."""
+        """Asks one worker: if several are asked at once, the first error hides the rest."""
         try:
-            found = self.client.run(function, question, workers=[address],
-                                    on_error="return").get(address)
+            answer = self.client.run(function, question, workers=[address],
+                                     on_error="return").get(address)
         except OSError:  # it is gone; so says the next list of workers
             return None
         except Exception as problem:
             return _first_line(problem)
-        gone = found is None or isinstance(found, OSError)
-        if gone:
+        is_gone = answer is None or isinstance(answer, OSError)
+        if is_gone:
             return None
-        if isinstance(found, WorkerAnswer):
-            return found
-        return _first_line(found)
+        if isinstance(answer, WorkerAnswer):
+            return answer
+        return _first_line(answer)
 
     def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
-        """A future of the part, which one of these workers is to judge."""
+        """Submits the task to one of these workers, and returns its future."""
         return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key,
                                   workers=workers, allow_other_workers=False, pure=False,
                                   resources=dict(resources) or None)
 
     def result_of(self, future: Any) -> TaskResult:  # noqa: ANN401
-        """What came of a part of the run, or why nothing did."""
+        """Returns the result of a task, or a result that says why there is none."""
         try:
             return decode(TaskResult, json.loads(future.result()))
         except self.distributed_module.KilledWorker:
@@ -168,15 +174,15 @@ class Connection:
                 wrong=f"its worker failed: {type(problem).__name__}: {_first_line(problem)}")
 
     def withdraw_run(self, run: str, futures: list[Any]) -> None:
-        """Withdraw what is not done, and end what is at work."""
+        """Cancels the tasks that are not done, and ends those that are being judged."""
         self.client.cancel(futures, force=True)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
             self.client.run(worker.stop_run, run, on_error="ignore")
 
 
 def _judge_there() -> Callable[[str], str]:
-    """What a worker calls. A function within a function is sent as its code, and not as a name to
-    be imported: the scheduler unpacks it, too, and need not have attnspec.
+    """Makes the function that a worker calls. Dask sends a function within a function as code, not
+    as a name to import. The scheduler unpacks it too, and need not have attnspec.
     """
     def judge(text: str) -> str:
         from attnspec.cluster.worker import judge_text  # noqa: PLC0415  (there)
@@ -186,10 +192,10 @@ def _judge_there() -> Callable[[str], str]:
     return judge
 
 
-def without_attnspec(address: str, told: str) -> UsageError:
-    """The error of a worker that does not understand the question."""
-    return UsageError(f"the worker {address} cannot judge ({told.rstrip('.')}). Install attnspec "
-                      f"{attnspec.__version__} in its environment.")
+def without_attnspec(address: str, reason: str) -> UsageError:
+    """Makes the error for a worker that does not understand the question."""
+    return UsageError(f"the worker {address} cannot judge ({reason.rstrip('.')}). Install "
+                      f"attnspec {attnspec.__version__} in its environment.")
 
 
 _RESOURCE_NAMES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
@@ -197,7 +203,7 @@ _RESOURCE_NAMES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
 
 
 def resources_for(device: str) -> Mapping[str, float]:
-    """The resource that a worker must have declared to judge on this device; on a CPU none."""
+    """Returns the resource that a worker must declare to judge on this device; none for a CPU."""
     kind = kind_of(device)
     if kind == "cpu":
         return {}
@@ -206,9 +212,10 @@ def resources_for(device: str) -> Mapping[str, float]:
 
 @dataclass(slots=True)
 class ClusterWorkers:
-    """The workers that were asked. digest: of the spec by which all must judge.  unfit_workers:
-    those that have another attnspec, another spec, another release of a library, or not what the
-    plan names.
+    """The workers of a run, and their answers.
+
+    digest: of the spec by which all must judge.  unfit_workers: those that have another attnspec,
+    another spec, another release of a library, or lack a file that the plan names.
     """
 
     connection: Connection
@@ -219,8 +226,8 @@ class ClusterWorkers:
     unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Asks all workers there are. Raises UsageError for one that is not fit, where there is
-        none, and where none has the device.
+        """Asks all workers. Raises UsageError for a worker that is unfit, where there is none, and
+        where none has the device.
         """
         for unfit in self.refresh():
             raise unfit
@@ -233,75 +240,82 @@ class ClusterWorkers:
                                  f"one with: dask worker ADDRESS --resources '{name}=1'.")
 
     def refresh(self) -> Sequence[UsageError]:
-        """Ask who has come, forget who has gone. What is wrong with the unfit, told once."""
+        """Asks new workers, forgets those that have gone, and returns the newly unfit."""
         self.threads = self.connection.workers()
-        self.answers = {address: told for address, told in self.answers.items()
+        self.answers = {address: answer for address, answer in self.answers.items()
                         if address in self.threads}
-        come = [address for address in self.threads if address not in self.answers
-                and address not in self.unfit_workers]
+        known_workers = self.answers.keys() | self.unfit_workers
+        new_workers = [address for address in self.threads if address not in known_workers]
         unfit = []
-        for address, told in self.connection.ask(self.question, come).items():
+        for address, answer in self.connection.ask(self.question, new_workers).items():
             try:
-                self.answers[address] = self._check_answer(address, told)
+                self.answers[address] = self._check_answer(address, answer)
             except UsageError as problem:
                 self.unfit_workers.add(address)
                 unfit.append(problem)
         return unfit
 
-    def _check_answer(self, address: str, told: WorkerAnswer | str) -> WorkerAnswer:
-        if isinstance(told, str) or told.version != attnspec.__version__:
-            raise without_attnspec(
-                address, told if isinstance(told, str) else f"it has attnspec {told.version}")
-        if told.absent:
-            raise UsageError(f"the worker {address} has no {told.absent[0]}. Files and folders that the command names "
-                             "must lie at the same place on every worker's machine.")
-        if told.wrong:
-            raise UsageError(f"the worker {address} cannot judge: {told.wrong}")
-        if told.digest != self.digest:
+    def _check_answer(self, address: str, answer: WorkerAnswer | str) -> WorkerAnswer:
+        if isinstance(answer, str):
+            raise without_attnspec(address, answer)
+        if answer.version != attnspec.__version__:
+            raise without_attnspec(address, f"it has attnspec {answer.version}")
+        if answer.absent:
+            raise UsageError(f"the worker {address} has no {answer.absent[0]}. Files and folders that the command "
+                             "names must lie at the same place on every worker's machine.")
+        if answer.wrong:
+            raise UsageError(f"the worker {address} cannot judge: {answer.wrong}")
+        if answer.digest != self.digest:
             raise UsageError(
-                f"the worker {address} has the spec {told.digest[:12]}, and here it is "
+                f"the worker {address} has the spec {answer.digest[:12]}, and here it is "
                 f"{self.digest[:12]}. Install the same attnspec in both places.")
-        self._check_releases(address, told)
-        return told
+        self._check_releases(address, answer)
+        return answer
 
-    def _check_releases(self, address: str, told: WorkerAnswer) -> None:
-        """Releases of a library may be judged differently, and chance would deal them."""
-        for target, release in told.releases.items():
-            for other in () if told.missing[target] else self.able_workers(target):
+    def _check_releases(self, address: str, answer: WorkerAnswer) -> None:
+        """Raises UsageError where two workers have different releases of a library. They might
+        judge differently, and chance decides which of them judges.
+        """
+        for target, release in answer.releases.items():
+            if answer.missing[target]:
+                continue
+            for other in self.able_workers(target):
                 if (known := self.answers[other].releases[target]) != release:
                     raise UsageError(
                         f"the worker {address} has release {release or 'unknown'} of the library of {target}, and "
                         f"{other} has {known or 'unknown'}. Install one release on all workers.")
 
     def able_workers(self, target: str) -> tuple[str, ...]:
-        """The workers that can judge a target."""
-        return tuple(address for address, told in self.answers.items()
-                     if not told.missing.get(target, ""))
+        """Returns the workers that can judge a target."""
+        return tuple(address for address, answer in self.answers.items()
+                     if not answer.missing.get(target, ""))
 
     def why_missing(self) -> Mapping[str, str]:
-        """Why no worker can judge a target, by target; empty if one can."""
-        targets = dict.fromkeys(target for told in self.answers.values()
-                                for target in told.missing)
-        return {target: self.why_not(target) for target in targets}
+        """Says for each target why no worker can judge it; empty if one can."""
+        targets = chain.from_iterable(answer.missing for answer in self.answers.values())
+        return {target: self.why_not(target) for target in dict.fromkeys(targets)}
 
     def why_not(self, target: str) -> str:
-        """Empty if a worker can judge it."""
-        reasons = [told.missing.get(target, "") for told in self.answers.values()]
+        """Says why no worker can judge a target; empty if one can."""
+        reasons = [answer.missing.get(target, "") for answer in self.answers.values()]
         if reasons and all(reasons):
             return reasons[0]
         return ""
 
     def count_slots(self, workers: Iterable[str]) -> int:
-        """How many tasks these workers take at once."""
+        """Counts the tasks that these workers take at once."""
         return sum(self.threads.get(address, 0) for address in workers)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a header says of all: where they differ, all values. Cards tell them apart."""
-        told = [answer.environment for answer in self.answers.values()]
-        names = dict.fromkeys(name for each in told for name in each)
-        joint = {name: ", ".join(dict.fromkeys(each[name] for each in told if name in each))
-                 for name in names}
+        """What a header says of all workers; all values where they differ. The cards of subjects
+        tell the workers apart.
+        """
+        values: dict[str, dict[str, None]] = {}
+        for answer in self.answers.values():
+            for name, value in answer.environment.items():
+                values.setdefault(name, {})[value] = None
+        joint = {name: ", ".join(each) for name, each in values.items()}
         return {**joint, "workers": str(self.count_slots(self.answers))}
 
 
@@ -328,7 +342,7 @@ Groups = Mapping[Group, Jobs]
 
 @dataclass(slots=True)
 class ClusterCarrier:
-    """Carries out jobs on a cluster. tell_user: tells the user, in a line, what no record has."""
+    """Carries out jobs on a cluster. tell_user: prints a line that no record has."""
 
     connection: Connection
     workforce: ClusterWorkers
@@ -340,7 +354,9 @@ class ClusterCarrier:
         return self.workforce.environment
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Has every job done, and tells it at once; an interruption leaves the rest."""
+        """Carries out every job, and passes on its result at once. After an interruption the other
+        jobs are left.
+        """
         question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit_workers=set())
         dealing = _TaskDealing(self.connection, workforce, listener, self.tell_user, plan, source)
@@ -356,7 +372,7 @@ class ClusterCarrier:
 
 @dataclass(frozen=True, slots=True)
 class _DealtTask:
-    """What Dask has: the groups of a task, and the workers that may get it."""
+    """A task that Dask has: its groups, and the workers that may get it."""
 
     groups: Groups
     workers: tuple[str, ...]
@@ -364,10 +380,7 @@ class _DealtTask:
 
 @dataclass(slots=True)
 class _TaskDealing:
-    """The tasks of a run: those that wait, and those that Dask has.
-
-    run: by which the workers know it.
-    """
+    """Deals out a run's tasks. run: the name of the run, by which the workers find it."""
 
     connection: Connection
     workforce: ClusterWorkers
@@ -385,7 +398,7 @@ class _TaskDealing:
     _stuck_since: float = 0.0
 
     def deal(self, groups: Groups) -> None:
-        """Have them all done, but for what no worker can judge from the beginning."""
+        """Carries out all groups, except those that no worker can judge at the start."""
         for group, jobs in groups.items():
             if reason := self.workforce.why_not(group[0]):
                 self.listener.give_up(jobs, reason)
@@ -398,11 +411,11 @@ class _TaskDealing:
                 time.sleep(PAUSE_SECONDS)
 
     def leave(self) -> None:
-        """Withdraw the rest."""
+        """Withdraws the tasks that are left."""
         self.connection.withdraw_run(self.run, list(self.dealt_parts))
 
     def _look_at_workers(self) -> None:
-        """Ask once a second who works; what lost all its workers waits again."""
+        """Asks once a second who works; a task that lost all its workers waits again."""
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
         for unfit in self.workforce.refresh():
@@ -414,10 +427,10 @@ class _TaskDealing:
                 future.cancel()
                 del self.dealt_parts[future]
                 self.waiting_groups.update(dealt.groups)
-        self._mind_the_stuck()
+        self._give_up_stuck_groups()
 
-    def _mind_the_stuck(self) -> None:
-        """Say that nobody can judge what is left; after a while, give it up."""
+    def _give_up_stuck_groups(self) -> None:
+        """Says that no worker can judge what is left and, after a while, gives it up."""
         stuck = [group for group in self.waiting_groups
                  if not self.workforce.able_workers(group[0])]
         if not stuck or self.dealt_parts:
@@ -432,25 +445,29 @@ class _TaskDealing:
                                       "no worker of the cluster was left that could judge it")
 
     def _hand_out(self) -> None:
-        """To each set of workers a little more than it takes at once."""
-        held = Counter(dealt.workers for dealt in self.dealt_parts.values())
+        """Submits to each set of workers a few tasks more than it takes at once."""
+        submitted = Counter(dealt.workers for dealt in self.dealt_parts.values())
         for workers, groups in self._by_workers().items():
-            free = TASKS_AHEAD * self.workforce.count_slots(workers) - held[workers]
+            free = TASKS_AHEAD * self.workforce.count_slots(workers) - submitted[workers]
             size = self._groups_a_task(len(groups), self.workforce.count_slots(workers))
             for batch in list(batch_groups(groups, size))[:max(0, free)]:
                 self._submit({group: self.waiting_groups.pop(group) for group in batch}, workers)
 
     def _by_workers(self) -> Mapping[tuple[str, ...], Sequence[Group]]:
-        """What waits, by the workers that can judge it."""
-        found: dict[tuple[str, ...], list[Group]] = {}
+        """Lists the groups that wait by the workers that can judge them."""
+        groups: dict[tuple[str, ...], list[Group]] = {}
         for group in self.waiting_groups:
             if workers := self.workforce.able_workers(group[0]):
-                found.setdefault(workers, []).append(group)
-        return found
+                groups.setdefault(workers, []).append(group)
+        return groups
 
     def _groups_a_task(self, waiting: int, slots: int) -> int:
-        """How many groups a task gets: worth a process, and no worker is left idle."""
-        worth = int(TASK_SECONDS * self._judged_count / self._seconds) if self._seconds else 1
+        """Computes how many groups make a task. A task should be worth the start of a process, and
+        leave no worker idle.
+        """
+        worth = 1
+        if self._seconds:
+            worth = int(TASK_SECONDS * self._judged_count / self._seconds)
         return max(1, min(worth, math.ceil(waiting / (TASKS_AHEAD * max(1, slots)))))
 
     def _submit(self, groups: Groups, workers: tuple[str, ...]) -> None:
@@ -464,16 +481,16 @@ class _TaskDealing:
         self.dealt_parts[future] = _DealtTask(groups, workers)
 
     def _take_results(self) -> bool:
-        """Tell what is done; whether anything was."""
+        """Passes on the results of tasks that are done, and returns whether there were any."""
         done = [future for future in self.dealt_parts if future.done()]
         for future in done:
-            self._tell_defects(self.connection.result_of(future),
-                               self.dealt_parts.pop(future).groups)
+            self._take_result_of_task(self.connection.result_of(future),
+                                      self.dealt_parts.pop(future).groups)
         return bool(done)
 
-    def _tell_defects(self, part: TaskResult, groups: Groups) -> None:
-        """What is wrong with one part is no fault of the others."""
-        self._judged_count, self._seconds = self._judged_count + len(groups), self._seconds + part.seconds
+    def _take_result_of_task(self, part: TaskResult, groups: Groups) -> None:
+        self._judged_count += len(groups)
+        self._seconds += part.seconds
         jobs = [job for of_one in groups.values() for job in of_one]
         self.listener.receive_events(map(from_line, part.lines))
         self.listener.give_up(jobs, part.wrong or "its part of the run ended before its turn came",
@@ -481,6 +498,6 @@ class _TaskDealing:
 
 
 def batch_groups(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:
-    """Batches neighbouring groups together: they often share a subject."""
+    """Batches neighbouring groups, which often share a subject."""
     for first in range(0, len(groups), size):
         yield groups[first:first + size]

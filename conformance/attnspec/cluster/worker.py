@@ -1,8 +1,7 @@
-"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a
-process of its own.
+"""Runs in a worker of a cluster: says what can be judged there, and judges parts of a run.
 
-The address of a cluster, and what a client and its workers tell each other, are plain data.
-Messages pickle under any Python.
+It also defines the address of a cluster and the messages between a client and its workers. They
+are plain data, which any Python can unpickle. Each part is judged in a process of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -40,7 +39,7 @@ ADDRESS_FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A scheduler's address, or, where that is empty, how many workers start here."""
+    """A scheduler's address or, if that is empty, the number of workers to start here."""
 
     scheduler: str = ""
     workers: int = 0
@@ -50,9 +49,9 @@ class ClusterAddress:
 
 
 def read_address(text: str) -> ClusterAddress:
-    """The address of a text. Raises UsageError for what is none."""
-    if found := re.fullmatch(r"local:(\d{1,5})", text):
-        workers = int(found[1])
+    """Reads the address of a cluster. Raises UsageError for any other text."""
+    if local := re.fullmatch(r"local:(\d{1,5})", text):
+        workers = int(local[1])
         if not 1 <= workers <= MOST_WORKERS:
             raise UsageError(
                 f"{text} starts {workers:,} workers. Start at least 1 and at most {MOST_WORKERS:,}.")
@@ -65,10 +64,8 @@ def read_address(text: str) -> ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class WorkerQuestion:
-    """Asks a worker what it can judge. plan: of a run; one without targets asks for all registered
-    subjects.
-
-    folder: the working directory of the client.
+    """Asks a worker what it can judge. plan: of a run; a plan without targets asks for all
+    registered subjects.  folder: the working directory of the client.
     """
 
     plan: Plan
@@ -77,11 +74,14 @@ class WorkerQuestion:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """What a worker says it can judge. version: of attnspec.  digest: of the spec that the plan
-    names.
+    """Says what a worker can judge.
 
-    missing: of each target, why it cannot be judged there; empty if it can.  releases: the version
-    of its library. absent: what the plan names and is not there.  wrong: why it cannot tell.
+    version: of attnspec.
+    digest: of the spec that the plan names.
+    missing: for each target, why it cannot be judged there; empty if it can.
+    releases: for each target, the version of its library.
+    absent: files that the plan names and that do not exist there.
+    wrong: why the worker cannot answer.
     """
 
     version: str
@@ -95,7 +95,9 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of a run that one worker carries out. run: by which its processes are known."""
+    """A part of a run that one worker carries out. run: the name of the run, by which the worker
+    finds the processes of it.
+    """
 
     run: str
     plan: Plan
@@ -106,8 +108,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What came of a task. lines: those of its record.  defects: failures of attnspec itself.
-    wrong: why it has no result.  seconds: how long it took, without the start of its process.
+    """The result of a task.
+
+    lines: of its record.
+    defects: failures of attnspec itself.
+    wrong: why there is no result.
+    seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()
@@ -132,9 +138,10 @@ _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
 def answer_question(question: WorkerQuestion) -> WorkerAnswer:
-    """Answers what can be judged here. What goes wrong is an answer, too."""
+    """Answers what can be judged here. An error is an answer, too."""
     plan, folder = _absolute_plan(question), Path(question.folder)
-    if absent := tuple(_absent_files(plan)):
+    files = (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)
+    if absent := tuple(name for name in files if name and not Path(name).exists()):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
@@ -151,20 +158,14 @@ def answer_question(question: WorkerQuestion) -> WorkerAnswer:
 
 
 def _absolute_plan(question: WorkerQuestion) -> Plan:
-    """The plan with relative names made absolute: this process stands elsewhere."""
+    """Makes relative names in the plan absolute, since this process has another folder."""
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
                    baseline=str(folder / plan.baseline) if plan.baseline else "")
 
 
-def _absent_files(plan: Plan) -> Iterator[str]:
-    for name in filter(None, (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)):
-        if not Path(name).exists():
-            yield name
-
-
 def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
-    """Why a target cannot be judged here, as far as that is known without importing it."""
+    """Says why a target cannot be judged here, as far as that is known without an import."""
     if target in known:
         return known[target].why_missing
     place, _, _ = target.rpartition(":")
@@ -187,7 +188,7 @@ def judge_text(task: str) -> str:
 
 
 def judge_task(task: Task) -> TaskResult:
-    """Carry out a part of a run. Its process reads a pipe, and ends with its worker."""
+    """Judges a task in a process of its own, which ends if this worker ends."""
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
         process = subprocess.Popen(
@@ -202,13 +203,13 @@ def judge_task(task: Task) -> TaskResult:
         if result.is_file():
             return decode(TaskResult, json.loads(result.read_text(encoding="utf-8")))
         printed.seek(0)
-        told = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
-        return TaskResult(
-            wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
+        tail = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
+        reason = f"its process ended with exit code {process.returncode} and no result.\n{tail}"
+        return TaskResult(wrong=reason.strip())
 
 
 def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
-    """The pipe stays open: its end is the end of this worker."""
+    """Writes the task to the process, whose pipe stays open as long as this worker lives."""
     assert process.stdin is not None  # a pipe
     try:
         process.stdin.write(json.dumps(encode(task)).encode() + b"\n")
@@ -218,47 +219,48 @@ def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
 
 
 def stop_run(run: str) -> None:
-    """End what of a run is being judged here: its client has left."""
+    """Ends the processes of a run whose client has left."""
     for process in _running_processes.get(run, ()):
         process.terminate()
 
 
 class RecordLines(Handler):
-    """Keeps the lines of a record but for header and footer, which are the client's."""
+    """Keeps the lines of a record, without header and footer: the client writes those."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._began = 0.0
 
     def handle(self, event: Event) -> None:
-        """Keep it."""
-        self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
+        """Keeps the line of an event."""
+        if isinstance(event, ItemStarted) and not self._began:
+            self._began = time.monotonic()
         if not isinstance(event, RunStarted | RunFinished | SubjectCompiles):
             self.lines.append(to_line(event))
 
     @property
     def seconds(self) -> float:
-        """Since the first item began."""
+        """The seconds since the first item began."""
         if self._began:
             return time.monotonic() - self._began
         return 0.0
 
 
 def carry_out_task(task: Task) -> TaskResult:
-    """What comes of the part. An interruption leaves no part: nobody waits for it."""
-    kept = RecordLines()
+    """Judges the task in this process. An interrupted task has no result."""
+    record = RecordLines()
     try:
         result = Session(task.plan, source=task.source,
-                         sharing=NamedGroups(frozenset(task.groups))).run([kept])
+                         sharing=NamedGroups(frozenset(task.groups))).run([record])
     except AttnspecError as problem:
         return TaskResult(wrong=str(problem))
     if result.is_interrupted:
         return TaskResult(wrong="it was interrupted.")
-    return TaskResult(tuple(kept.lines), result.defects, seconds=kept.seconds)
+    return TaskResult(tuple(record.lines), result.defects, seconds=record.seconds)
 
 
 def main() -> None:
-    """Read the task from standard input, and write its part to the file that is named."""
+    """Reads the task from standard input, and writes its result to the file of the argument."""
     task = decode(Task, json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_worker, daemon=True).start()
     part = carry_out_task(task)
@@ -266,7 +268,7 @@ def main() -> None:
 
 
 def _end_with_worker() -> None:
-    """A worker that was killed cannot end its process; its pipe ends for it."""
+    """Ends this process once its worker's pipe closes, also if the worker was killed."""
     while os.read(0, 1):  # not by way of `sys.stdin`, whose lock Python wants when it ends
         pass
     os.kill(os.getpid(), signal.SIGTERM)

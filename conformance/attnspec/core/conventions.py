@@ -1,4 +1,8 @@
-"""Questions on which practice is divided, each with a closed list of answers, and the profiles that are claimed."""
+"""Lists conventions, questions on which practice is divided, each with its answers; and the
+profiles.
+
+A profile is what a subject may claim.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ UNDEFINED = "undefined"
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """A question, its possible answers, the answer a `should` clause recommends, and what each answer means.
+    """A question, its possible answers, the answer a `should` clause recommends, and each one's
+    meaning.
 
-    keyword: without which nobody asks.  does: what a function does that gives an answer other than recommended, as a
-    clause.
+    keyword: without which nobody asks.  does: what a function does that gives an answer other than
+    recommended, as a clause.
     """
 
     name: str
@@ -29,24 +34,28 @@ class Convention:
 
 
 def unfound_message(name: str, subject: str) -> str:
-    """What to say where a probe found none of a convention's answers, and the subject declares none."""
+    """What to say where a probe found none of a convention's answers and none is declared."""
     convention = CONVENTIONS[name]
-    entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if is_bare(subject)
-             else f"conventions: {{{name}: {convention.recommended}}} in its manifest")
-    others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
+    entry = f"conventions: {{{name}: {convention.recommended}}} in its manifest"
+    if is_bare(subject):
+        function = subject.rpartition(":")[2]
+        entry = f'{function}.conventions = {{"{name}": "{convention.recommended}"}}'
+    others = ", ".join(answer for answer in convention.answers
+                       if answer not in {convention.recommended, UNDEFINED})
     return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "
             f"(or {others}); then the subject is judged by what it declares")
 
 
 def describe_answer(name: str, answer: str) -> str:
-    """What a function does that gives an answer: `a row that sees no key gets the mean of all values ('uniform')`."""
-    told = CONVENTIONS[name.partition(".")[0]].does.get(answer)
-    return f"{told} ({answer!r})" if told else f"{name} is {answer!r}"
+    """What a function with this answer does: `a row that sees no key gets NaN ('nan')`."""
+    words = CONVENTIONS[name.partition(".")[0]].does.get(answer)
+    return f"{words} ({answer!r})" if words else f"{name} is {answer!r}"
 
 
 def of_hidden_rows(conventions: Mapping[str, str], keywords: Collection[str]) -> str:
-    """What a row without keys should be, whichever of these keywords has hidden them; undefined where several are in
-    use and the subject's answers differ by keyword (`hidden_row.mask`).
+    """What a row without keys should be, whichever of these keywords has hidden them.
+
+    Undefined where several are in use and the answers differ by keyword (`hidden_row.mask`).
     """
     usual = conventions.get("hidden_row", UNDEFINED)
     forms = [name for name in HIDING if name in keywords] or [""]
@@ -55,8 +64,11 @@ def of_hidden_rows(conventions: Mapping[str, str], keywords: Collection[str]) ->
 
 
 def unlike_any(name: str) -> str:
-    """What `undefined` means where a probe found it: `what it does is neither zeros (a row of zeros) nor nan (…)`."""
-    answers = [f"{answer} ({meaning})" for answer, meaning in CONVENTIONS[name].answers.items() if answer != UNDEFINED]
+    """What `undefined` means where a probe found it: `what it does is neither zeros (a row of
+    zeros) nor nan (…)`.
+    """
+    answers = [f"{answer} ({meaning})"
+               for answer, meaning in CONVENTIONS[name].answers.items() if answer != UNDEFINED]
     return f"{name} is undefined: what it does is neither {' nor '.join(answers)}"
 
 
@@ -71,12 +83,14 @@ CONVENTIONS: Mapping[str, Convention] = {
                 "uniform": "a row that sees no key gets the mean of all values",
                 "nan": "a row that sees no key gets NaN",
                 UNDEFINED: "what a row gets that sees no key is not promised"}),
-        Convention("causal_alignment", "If T differs from S, along which diagonal do the causal mask and a window "
+        Convention("causal_alignment",
+                   "If T differs from S, along which diagonal do the causal mask and a window "
                    "lie?", {
             "top_left": "query i is at position i and sees keys 0 … i",
             "bottom_right": "query i is at position i + S - T and sees keys 0 … i + S - T",
             UNDEFINED: "no promise is made"}, "top_left", does={
-                "bottom_right": "with the causal flag, the last query sees the last key, whatever T and S are",
+                "bottom_right": "with the causal flag, the last query sees the last key, "
+                                "whatever T and S are",
                 UNDEFINED: "what the causal flag does where T differs from S is not promised"}),
         Convention("mask_with_causal", "What do a mask and the causal flag do together?", {
             "both": "a key is seen if both allow it",
@@ -94,7 +108,8 @@ CONVENTIONS: Mapping[str, Convention] = {
             UNDEFINED: "no promise is made"}, "repeat", does={
                 "tile": "query head h uses key/value head h % Hkv, not h // (H / Hkv)",
                 UNDEFINED: "which key/value head a query head uses is not promised"}),
-        Convention("beyond_length", "What does a row hold that lies beyond the number of queries of its batch entry?", {
+        Convention("beyond_length", "What does a row hold that lies beyond the number of queries "
+                                    "of its batch entry?", {
             "zeros": "zeros",
             "unspecified": "anything: it is not to be read",
             UNDEFINED: "no promise is made"}, "zeros", "query_lengths", {
@@ -116,7 +131,8 @@ CONVENTIONS: Mapping[str, Convention] = {
                 "zero": "the log-sum-exp of a row that sees no key is 0",
                 "unspecified": "the log-sum-exp of a row that sees no key may be anything",
                 UNDEFINED: "the log-sum-exp of a row that sees no key is not promised"}),
-        Convention("overfull_cache", "What does a decoder do whose cache has no room for a further key?", {
+        Convention("overfull_cache",
+                   "What does a decoder do whose cache has no room for a further key?", {
             "refuses": "it raises an exception that says so",
             "forgets_oldest": "the oldest key makes room",
             "unspecified": "anything: nobody is to call it then",
@@ -142,18 +158,22 @@ CONVENTIONS: Mapping[str, Convention] = {
 }
 
 PROFILES: Mapping[str, str] = {
-    "core": "attention without optional arguments, as its definition says, deterministic and at every size",
+    "core": "attention without optional arguments, as its definition says, deterministic and at "
+            "every size",
     **{KEYWORDS[name].profile: KEYWORDS[name].promise
        for name in ("scale", "return_weights", "mask", "bias", "causal", *UNCOMMON)},
     "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
     "layers": "whole layers with their projections and head split",
     ROTARY_PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
-    "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
+    "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory "
+              "layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
-    VARIANTS_PROFILE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
-    **{name: promise for part in load_parts("keyword") for name, promise in getattr(part, "PROFILES", {}).items()},
+    VARIANTS_PROFILE: "compiled, exported, mapped over the batch or recomputed, the function "
+                      "gives what it gives plain",
+    **{name: promise for part in load_parts("keyword")
+       for name, promise in getattr(part, "PROFILES", {}).items()},
 }
 
 IF_CLAIMED = frozenset({"batch_invariant", *(name for part in load_parts("keyword")
                                              for name in getattr(part, "IF_CLAIMED", ()))})
-"""Profiles that bind only who claims them: most good implementations do not keep them, and need not."""
+"""Profiles that bind only who claims them: most good implementations do not keep them."""

@@ -1,7 +1,7 @@
-"""What a run has met: sizes and keywords in pairs (two axes in buckets, or an axis and a keyword), features in threes.
+"""Counts what a run has met: sizes and keywords in pairs, features in threes.
 
-A set of pairs, or of triples, is a whole number with a bit for each, so that sets add up by `|`; a record holds its
-text.
+A pair has two axes in buckets, or an axis and a keyword. A set of pairs, or of triples, is a whole
+number with a bit for each, so that sets add up by `|`; a record holds its text.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ BUCKETS: Mapping[str, tuple[int, ...]] = {
 }
 """By axis, the least length of each bucket: one past where blocks end. G is H/Hkv."""
 
-LONGEST: Mapping[str, int] = {"B": 33, "H": 128, "G": 71, "T": 4096, "S": 4096, "D": 256, "Dv": 256}
-"""The greatest length that is drawn at effort default."""
+LONGEST: Mapping[str, int] = {"B": 33, "H": 128, "G": 71, "T": 4096, "S": 4096, "D": 256,
+                              "Dv": 256}
+"""By axis, the greatest length that is drawn at effort default."""
 
 AXES = tuple(BUCKETS)
 IN_PAIRS = tuple(name for name in OFF
-                if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS} and not KEYWORDS[name].pool)
-"""The keywords that are met together with lengths: those that clauses of every pool may use."""
+                if KEYWORDS[name].acts in {Acts.VISIBILITY,
+                                           Acts.LOGITS} and not KEYWORDS[name].pool)
+"""The keywords that are counted with lengths: those that clauses of every pool may use."""
 
 Spans = Mapping[str, tuple[int, int]]
 """By axis, the least and the greatest length."""
@@ -44,7 +46,7 @@ AxisBucket = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BucketPair:
-    """A pair that a case can meet: an axis in a bucket, beside another in a bucket or a keyword that is in use."""
+    """A pair that a case can meet: an axis in a bucket, with another one or with a keyword."""
 
     place: AxisBucket
     other: AxisBucket | str
@@ -56,7 +58,7 @@ class BucketPair:
 
 
 def bucket_of(axis: str, length: int) -> int:
-    """The index of the bucket that a length lies in; what is longer than any lies in the last."""
+    """The index of the bucket of a length; what is longer than any is in the last."""
     return bisect_right(BUCKETS[axis], length) - 1
 
 
@@ -74,11 +76,12 @@ def bucket_label(axis: str, bucket: int) -> str:
 
 @cache
 def every_pair() -> tuple[BucketPair, ...]:
-    """All that a problem can have, H being at least G, in the order of their bits."""
-    both = ((places_of(one), places_of(other)) for one, other in combinations(AXES, 2))
-    of_axes = (BucketPair(this, that) for ones, others in both for this in ones for that in others)
-    return (*(pair for pair in of_axes if _has_groups(pair)),
-            *(BucketPair(place, keyword) for keyword in IN_PAIRS for axis in AXES for place in places_of(axis)))
+    """All pairs that a problem can have, where H is at least G, in the order of their bits."""
+    pairs = [BucketPair(place, other_place) for one, other in combinations(AXES, 2)
+             for place, other_place in product(places_of(one), places_of(other))]
+    places = [place for axis in AXES for place in places_of(axis)]
+    return (*filter(_has_groups, pairs),
+            *(BucketPair(place, keyword) for keyword in IN_PAIRS for place in places))
 
 
 def places_of(axis: str) -> list[AxisBucket]:
@@ -111,10 +114,10 @@ _Ends = tuple[AxisBucket, AxisBucket | str]
 
 
 @lru_cache(maxsize=4096)
-def _met_in(places: tuple[AxisBucket, ...], used: frozenset[str]) -> int:
-    known = _bits_by_ends()
-    both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
-    return sum(known.get(ends, 0) for ends in both)
+def _met_in(places: tuple[AxisBucket, ...], keywords: frozenset[str]) -> int:
+    bits = _bits_by_ends()
+    pairs: Iterator[_Ends] = chain(combinations(places, 2), product(places, keywords))
+    return sum(bits.get(pair, 0) for pair in pairs)
 
 
 @cache
@@ -139,36 +142,40 @@ def read_pairs(text: str) -> int:
 
 
 def joined_spans(each: Iterable[Spans]) -> dict[str, tuple[int, int]]:
-    """Joins spans: for each axis, the least and the greatest length of them all."""
-    joined: dict[str, tuple[int, int]] = {}
-    for axis, (least, most) in (span for spans in each for span in spans.items()):
-        low, high = joined.get(axis, (least, most))
-        joined[axis] = min(low, least), max(high, most)
-    return joined
+    """For each axis, the least and the greatest length of all these spans."""
+    whole: dict[str, tuple[int, int]] = {}
+    for spans in each:
+        for axis, (least, most) in spans.items():
+            low, high = whole.get(axis, (least, most))
+            whole[axis] = min(low, least), max(high, most)
+    return whole
 
 
-SEVERAL_ENTRIES, GROUPS, SEVERAL_GROUPS, SINGLE_QUERY = "B > 1", "grouped heads", "Hkv > 1", "T = 1"
+SEVERAL_ENTRIES, GROUPS, SEVERAL_GROUPS, SINGLE_QUERY = ("B > 1", "grouped heads", "Hkv > 1",
+                                                         "T = 1")
 OTHER_LENGTH, OTHER_WIDTH, MANY_QUERIES, MANY_KEYS = "T ≠ S", "D ≠ Dv", "T > 64", "S > 64"
 LONG_PAST, EMPTY_ROWS = "a past of more than 32 keys", "rows without a key"
 GROUPS_OF_SEVERAL = "1 < Hkv < H"
 
-TRAITS = (SEVERAL_ENTRIES, GROUPS, SEVERAL_GROUPS, SINGLE_QUERY, OTHER_LENGTH, OTHER_WIDTH, MANY_QUERIES, MANY_KEYS,
-          LONG_PAST, EMPTY_ROWS, GROUPS_OF_SEVERAL)
-"""The features that are no keywords. 64 and 32 are blocks that many kernels work in.
+TRAITS = (SEVERAL_ENTRIES, GROUPS, SEVERAL_GROUPS, SINGLE_QUERY, OTHER_LENGTH, OTHER_WIDTH,
+          MANY_QUERIES, MANY_KEYS, LONG_PAST, EMPTY_ROWS, GROUPS_OF_SEVERAL)
+"""The features that are no keywords. 64 and 32 are blocks of many kernels.
 
-Several groups of several heads are one feature more: with one group, or one head in each, no mix-up of them shows.
+Several groups of several heads are one feature more: with one group, or one head in each, no
+mix-up of them shows.
 """
 
 BLOCK, PAST = 64, 32
 
 IN_TRIPLES = tuple(name for name in OFF if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS, Acts.KEYS}
                    and not (name in BESIDE and BESIDE[name] < name))
-"""The keywords that are features; of two that are given together the first."""
+"""The keywords that are features; of two that go together, the first."""
 
 FEATURES = (*IN_TRIPLES, *TRAITS)
 
-_EXCLUDED = tuple(frozenset({SINGLE_QUERY, other}) for other in (MANY_QUERIES, "query_lengths", "key_segments"))
-"""Features that act together in no problem: a single query is in one segment, and an entry that lacks it has none."""
+_EXCLUDED = tuple(frozenset({SINGLE_QUERY, other})
+                  for other in (MANY_QUERIES, "query_lengths", "key_segments"))
+"""Features that never act together: one query is in one segment."""
 
 _NEEDED: Mapping[str, str] = {LONG_PAST: "past_key", EMPTY_ROWS: "mask"}
 """By trait, the keyword without which no problem has it."""
@@ -176,42 +183,45 @@ _NEEDED: Mapping[str, str] = {LONG_PAST: "past_key", EMPTY_ROWS: "mask"}
 
 def features_at(lengths: Mapping[str, int], keywords: Collection[str], past: int, *,
                 has_empty_rows: bool) -> frozenset[str]:
-    """The features of a problem with these lengths of all axes, these keywords, and so many keys in its past."""
+    """The features of a problem with these lengths, keywords, and so many past keys."""
     H, Hkv, T, S = (lengths[axis] for axis in ("H", "Hkv", "T", "S"))
     traits = {
-        SEVERAL_ENTRIES: lengths["B"] > 1, GROUPS: Hkv < H, SEVERAL_GROUPS: Hkv > 1, SINGLE_QUERY: T == 1,
+        SEVERAL_ENTRIES: lengths["B"] > 1, GROUPS: Hkv < H, SEVERAL_GROUPS: Hkv > 1,
+        SINGLE_QUERY: T == 1,
         OTHER_LENGTH: T != S, OTHER_WIDTH: lengths["D"] != lengths["Dv"], MANY_QUERIES: T > BLOCK,
         MANY_KEYS: S > BLOCK, LONG_PAST: past > PAST, EMPTY_ROWS: has_empty_rows,
         GROUPS_OF_SEVERAL: 1 < Hkv < H}
-    return frozenset({*(name for name in IN_TRIPLES if name in keywords),
-                      *(name for name, has in traits.items() if has)})
+    return frozenset(keywords) & {*IN_TRIPLES} | {name for name, has in traits.items() if has}
 
 
 @cache
 def _bits() -> Mapping[frozenset[str], int]:
-    return {frozenset(triple): 1 << index for index, triple in enumerate(combinations(FEATURES, 3))}
+    return {frozenset(triple): 1 << index
+            for index, triple in enumerate(combinations(FEATURES, 3))}
 
 
 @cache
 def _with_each() -> Mapping[str, int]:
-    """By feature, the set of all triples that have it."""
-    return {feature: sum(bit for triple, bit in _bits().items() if feature in triple) for feature in FEATURES}
+    """By feature, the set of all triples with it."""
+    return {feature: sum(bit for triple, bit in _bits().items() if feature in triple)
+            for feature in FEATURES}
 
 
 @lru_cache(maxsize=4096)
 def triples_of(features: frozenset[str]) -> int:
     """The set of the triples that a problem with these features meets."""
-    found = (1 << len(_bits())) - 1
+    triples = (1 << len(_bits())) - 1
     for feature, having in _with_each().items():
-        found &= -1 if feature in features else ~having
-    return found
+        if feature not in features:
+            triples &= ~having
+    return triples
 
 
 @lru_cache(maxsize=64)
 def triples_taken(keywords: frozenset[str], traits: frozenset[str]) -> int:
-    """The set of the triples that can meet at a subject with these keywords, if problems can have these traits."""
-    possible = frozenset({*(name for name in IN_TRIPLES if name in keywords),
-                          *(name for name in traits if _NEEDED.get(name, "") in {"", *keywords})})
+    """The set of the triples that a subject with these keywords and traits can meet."""
+    possible = keywords & {*IN_TRIPLES}
+    possible |= {name for name in traits if _NEEDED.get(name, "") in {"", *keywords}}
     return sum(bit for triple, bit in _bits().items()
                if triple <= possible and not any(pair <= triple for pair in _EXCLUDED))
 
@@ -221,11 +231,11 @@ def triples_in(found: int) -> Iterator[frozenset[str]]:
     return (triple for triple, bit in _bits().items() if found & bit)
 
 
-def triple_behind(found: int, share: float) -> frozenset[str]:
-    """The first triple of a set, which has one, that stands behind this share of all; the first of all if none does."""
+def triple_behind(triples: int, share: float) -> frozenset[str]:
+    """The first triple of a nonempty set after this share of all triples, or the first of all."""
     start = int(share * len(_bits()))
-    behind = found >> start << start or found
-    return _in_order()[(behind & -behind).bit_length() - 1]
+    later = triples >> start << start or triples
+    return _in_order()[(later & -later).bit_length() - 1]
 
 
 @cache

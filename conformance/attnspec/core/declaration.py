@@ -1,4 +1,4 @@
-"""Everything about a subject that its signature cannot say."""
+"""Defines what is declared of a subject: everything that its signature cannot say."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from attnspec.core.sizes import Refusal, RefusalCondition, nearest_taken
 class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
-    issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
-    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.failure_kind`; empty: in any
-    way.  case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
+    issue: the public thread.
+    script: a file in the library's folder that shows it without attnspec. One of them is given. Of
+    a baseline, `until` is empty and `script` is the baseline itself.
+    how: as `Outcome.failure_kind`;  empty: in any way.
+    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
     """
 
     clause: str
@@ -40,30 +42,35 @@ class Deviation:
 
     @property
     def proof(self) -> str:
-        """The thread, or else the script."""
+        """The finding, and the thread or else the script."""
         return ", ".join(filter(None, (self.finding, self.issue or self.script)))
 
     @property
     def failure(self) -> str:
-        """The verdict, and how it comes to it where that is known: `violated (agrees_with_definition)`."""
+        """The verdict, with its reason if known: `violated (agrees_with_definition)`."""
         return f"{self.verdict} ({self.how})" if self.how else self.verdict
 
     @property
     def listing(self) -> str:
-        """Says where a deviation is listed and for how long, and so what its listing proves."""
+        """Where the deviation is listed, and for how long."""
         return f"{self.proof}, until {self.until}" if self.until else self.proof
 
     @property
     def remedy(self) -> str:
-        """Says what to do where a deviation is not as listed."""
-        return "correct the manifest" if self.until else "if that is intended, run with --update-baseline"
+        """What to do where a deviation is not as listed."""
+        return ("correct the manifest" if self.until
+                else "if that is intended, run with --update-baseline")
 
 
 # What a finding does to whoever uses the library
 
 
 class Harm(Enum):
-    """Gravest first: silently wrong answers at everyday settings, what is loud or rare, and last what is documented."""
+    """What a finding does to users, gravest first.
+
+    First come silently wrong answers at everyday settings, then what is loud or rare, and last
+    what is documented.
+    """
 
     FOREIGN_MEMORY = "foreign_memory"
     FOREIGN_ENTRY = "foreign_entry"
@@ -116,11 +123,11 @@ LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
     "equal": lambda T, S: T == S,
     "no_more_queries": lambda T, S: T <= S,
 }
-"""The answers to which numbers of queries T and keys S a subject takes."""
+"""By answer, whether a subject takes T queries and S keys."""
 
 
 def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Sizes with G beside the others."""
+    """The sizes with G beside the others."""
     return {**sizes, "G": sizes["H"] // sizes["Hkv"]}
 
 
@@ -129,7 +136,7 @@ _CHOSEN = tuple(each.name for each in fields(KeywordLimits) if each.default == "
 
 
 def _even_axes(limits: KeywordLimits) -> Iterator[str]:
-    """The axes whose length is even, as an aspect says of these limits."""
+    """The axes that have to be even under these limits, as the aspects say."""
     for part in load_parts("keyword"):
         if hasattr(part, "even_axes"):
             yield from part.even_axes(limits)
@@ -137,23 +144,27 @@ def _even_axes(limits: KeywordLimits) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Limits(KeywordLimits):
-    """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
+    """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never
+    VIOLATED.
 
     ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
     self_attention_only: one input X serves as query, key and value, so T = S.
-    one_memory: a second input, the memory, serves as key and value.
-    ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
+    one_memory: a second input, the memory, serves as key and value.  ties_model_width: M = H·D.
+    broadcasts: masks of fewer axes or of size-1 axes are accepted.
     bias_is_mask: the only way to hand over a mask is an additive bias.
     weights: what is returned, `per_head` or `averaged`.
-    has_biases: the layer adds b_query … b_out.   biases: which of them, `all` or `query key out`.
-    single_head: H = 1.   projects_output: the layer has w_out.
-    min_head_width: the least D.   min_scores: the least B·H·T·S.
-    contiguous: query, key and value must be contiguous.  contiguous_features: along their last axis.
-    mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
-    lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
+    has_biases: the layer adds b_query … b_out.  biases: which of them, `all` or `query key out`.
+    single_head: H = 1.  projects_output: the layer has w_out.  min_head_width: the least D.
+    min_scores: the least B·H·T·S.  contiguous: query, key and value must be contiguous.
+    contiguous_features: along their last axis.
+    mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the
+    same.
+    lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries`
+    (T ≤ S).
     causal_lengths: the same under the causal flag.
-    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`, or `equal`, as many
-    as queries. One input serves for both, so that `self_attention_only` says the same.
+    past_lengths: how many new keys are taken where there is a past, in place of `lengths`: `any`,
+    or `equal`, as many as queries. One input serves for both, so that `self_attention_only` says
+    the same.
     cache: of a decoder, the most keys that its cache holds; 0 says nothing of it.
     causal_only: every call is causal; there is no flag that could be off.
     page_multiple: of a paged function, the number of slots of which pages have a multiple.
@@ -189,8 +200,7 @@ class Limits(KeywordLimits):
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
         """Whether so many queries and keys are taken, under the causal flag or without it."""
-        limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
-        return all(LENGTHS[limit](T, S) for limit in limits)
+        return LENGTHS[self.lengths](T, S) and (not causal or LENGTHS[self.causal_lengths](T, S))
 
     def is_biased(self, projection: str) -> bool:
         """Whether the layer adds a bias to this projection: query, key, value or out."""
@@ -206,30 +216,34 @@ class Limits(KeywordLimits):
         return self.past_lengths == "equal" or self.self_attention_only
 
     def is_behind_past(self, keywords: Collection[str]) -> bool:
-        """Whether, with these keywords in use, `past_lengths` says how many queries and keys are taken."""
+        """Whether, with these keywords, `past_lengths` limits the queries and keys."""
         return self.is_step and CACHED[0] in keywords
 
     @cached_property
     def all_refusals(self) -> tuple[Refusal, ...]:
-        """What is refused, more keys than a cache holds among it, and odd lengths that packed bytes do not tell."""
-        overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
-        odd: tuple[Refusal, ...] = ()
+        """All refusals: declared ones, a cache's overflow, and lengths that must be even."""
+        refusals = list(self.refuses)
+        if self.cache:
+            refusals.append(Refusal((RefusalCondition("S", ">", self.cache),)))
         if any(getattr(self, name) for name in _CHOSEN):
-            odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for axis in _even_axes(self))
-        return (*self.refuses, *overfull, *odd)
+            refusals += [Refusal((RefusalCondition(axis, "≠", 0, 2),))
+                         for axis in _even_axes(self)]
+        return tuple(refusals)
 
     def brings(self, keyword: str) -> frozenset[str]:
-        """The keywords together with which alone the subject takes this one."""
-        whole = (each.without for each in self.refuses if each.keywords == {keyword} and not each.conditions)
-        return keywords_beside(self, keyword).union(*whole)
+        """The keywords without which the subject does not take this one."""
+        always = (each.without for each in self.refuses
+                  if each.keywords == {keyword} and not each.conditions)
+        return keywords_beside(self, keyword).union(*always)
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
-        """What of a keyword's value the subject cannot take; empty if it takes it."""
+        """What the subject cannot take of a keyword's value; empty if it takes it."""
         judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
         return judge(self, value, causal) if judge else ""
 
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
-        """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
+        """What of these sizes is not taken with these keywords, after `the subject …`; empty if
+        they are.
 
         sizes: B, H, Hkv, T, S, D and Dv by name. What only a layer cannot take is not asked here.
         """
@@ -246,27 +260,32 @@ class Limits(KeywordLimits):
         elif self.grouped is False and groups > 1:
             reason = "takes only as many key/value heads as query heads"
         elif not is_step and not self.takes_lengths(T, S, causal=is_causal):
-            reason = f"does not take so many queries and keys{' under the causal flag' * is_causal}"
+            reason = ("does not take so many queries and "
+                      f"keys{' under the causal flag' * is_causal}")
         else:
-            refused = (each for each in self.all_refusals if each.meets({**sizes, "G": groups}, keywords))
-            reason = next((f"refuses {each}" for each in refused), "")
+            reason = next((f"refuses {each}" for each in self.all_refusals
+                           if each.meets({**sizes, "G": groups}, keywords)), "")
         return reason
 
     def nearest(self, axis: str, size: int, *, partner: str = "", least: int = 1) -> int:
-        """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first.
+        """The nearest size that is taken along this axis, whatever the others are; smaller ones
+        first.
 
-        partner: an axis that is as long as this one.  least: no size below it is meant.
+        partner: an axis that is as long as this one.  least: the smallest size in question.
         """
         return nearest_taken(max(size, least), self.refused_along(axis, partner), least)
 
     def refused_along(self, *axes: str) -> tuple[RefusalCondition, ...]:
         """The conditions on one of these axes under which everything is refused."""
-        return tuple(alone for each in self.all_refusals if (alone := each.single_condition) and alone.axis in axes)
+        conditions = (each.single_condition for each in self.all_refusals)
+        return tuple(each for each in conditions if each and each.axis in axes)
 
     @property
     def inputs(self) -> Literal["separate", "memory", "one"]:
-        """What a layer is fed at least: three arrays, a query and a memory, or one."""
-        return "one" if self.self_attention_only else "memory" if self.one_memory else "separate"
+        """The least inputs of a layer: three arrays, a query and a memory, or one."""
+        if self.self_attention_only:
+            return "one"
+        return "memory" if self.one_memory else "separate"
 
     @property
     def ties_lengths(self) -> bool:
@@ -278,8 +297,9 @@ _ODD = Refusal((RefusalCondition("D", "≠", 0, 2),))
 
 
 def within_form(limits: Limits) -> Limits:
-    """The limits of a rotary embedding: its sizes are those of one array, whose features come in pairs."""
-    return replace(limits, grouped=False, ties_value_width=True, lengths="equal", refuses=(*limits.refuses, _ODD))
+    """The limits of a rotary embedding: those of one array, whose features come in pairs."""
+    return replace(limits, grouped=False, ties_value_width=True, lengths="equal",
+                   refuses=(*limits.refuses, _ODD))
 
 
 _OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
@@ -291,9 +311,9 @@ LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORD
 class Variant:
     """A subject with one hidden switch flipped: another function, and what it declares otherwise.
 
-    compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
-    precision_on: by the kind of device, what is declared otherwise there.  versions: of the library, those that have
-    the switch; empty: all.
+    compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases
+    of a trial alone. precision_on: by the kind of device, what is declared otherwise there.
+    versions: of the library, those that have the switch; empty: all.
     """
 
     name: str
@@ -310,18 +330,26 @@ class Variant:
 class Declaration:
     """What is declared of a subject.
 
-    keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
+    keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at
+    these defaults.
     off: the flags among its keywords that are off only where a call says so, each with False.
     spelled: by keyword, the name of the parameter that it is given by, where that is another one.
-    precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
-    that is always returned, or `undefined`, which promises neither and is judged as `input`.
-    precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
-    compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
+    left_out: the dtypes that are not in `dtypes`, each with the reason.
+    precision: maps a dtype to the name or table of its precision class.
+    output_dtype: `input`, the name of the dtype that is always returned, or `undefined`, which
+    promises neither and is judged as `input`.
+    precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes'
+    there.
+    lift: "", "torch" or "jax".
+    compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is
+    compiled).
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
-    blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
+    blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more
+    often.
     form: how its arrays are laid out.  given: what that form gives it beside them.
     made: the variants that attnspec makes itself in an audit (see `core/forms.py`).
-    backward_precision: as precision, of the backward pass: what is otherwise there than the forward pass says.
+    backward_precision: as precision, of the backward pass: what is otherwise there than the
+    forward pass says.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -330,7 +358,8 @@ class Declaration:
     off: Mapping[str, bool] = field(default_factory=dict)
     spelled: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = tuple(DType)
-    left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
+    # dtypes that are not in `dtypes`, each with the reason
+    left_out: Mapping[DType, str] = field(default_factory=dict)
     output_dtype: str = INPUT
     limits: Limits = field(default_factory=Limits)
     conventions: Mapping[str, str] = field(default_factory=dict)
@@ -350,7 +379,7 @@ class Declaration:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiler runs for every new shape: it is put fewer shapes then, and all clauses the same."""
+        """Whether a compiler runs for every new shape: then few shapes serve all clauses."""
         return self.lift == "jax" if self.compiles is None else self.compiles
 
     @property
@@ -364,7 +393,7 @@ class Declaration:
         return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
-        """The precision classes on a kind of device: those declared for it before those declared for any."""
+        """The precision classes on a kind of device; those declared for it come first."""
         return {**self.precision, **self.precision_on.get(kind, {})}
 
     def returned_dtype(self, dtype: DType) -> DType:
@@ -373,14 +402,16 @@ class Declaration:
 
 
 def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
-    """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
-    is_rotary = kind is Kind.ROTARY
-    return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)
+    """The declaration for a subject of this kind; a rotary embedding has its form's limits."""
+    if kind is Kind.ROTARY:
+        declaration = replace(declaration, limits=within_form(declaration.limits))
+    return replace(declaration, kind=kind)
 
 
 def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
-    """The conventions that a subject is asked: those of its kind without which no keyword of it is understood. A rotary
-    embedding whose pairs are a keyword has no convention of them.
+    """The conventions that a subject is asked: those of its kind and its keywords.
+
+    A rotary embedding whose pairs are a keyword has no convention of them.
     """
     if kind is Kind.ROTARY:
         return () if "interleaved" in keywords else ("rotary_pairs",)
@@ -403,13 +434,17 @@ def narrowed_by(limits: Limits, refusals: Iterable[Refusal]) -> Limits:
     return reduce(_narrow_limits, refusals, limits)
 
 
-def limits_saying(refused: Collection[str]) -> frozenset[str]:
+def limits_saying(refusals: Collection[str]) -> frozenset[str]:
     """The names of the limits that say one of these refusals, as they are written."""
-    return frozenset(name for ways, (name, _) in _SAYS.items() if not {*ways}.isdisjoint(refused))
+    return frozenset(name for ways, (name, _) in _SAYS.items() if not {*ways}.isdisjoint(refusals))
 
 
 def _narrow_limits(limits: Limits, refusal: Refusal) -> Limits:
-    said: dict[str, Any] = {name: value for ways, (name, value) in _SAYS.items() if str(refusal) in ways}
-    if said and all(getattr(limits, name) == getattr(Limits(), name) for name in said):
-        return replace(limits, **said)
-    return limits if refusal in limits.refuses else replace(limits, refuses=(*limits.refuses, refusal))
+    # no two limits are written alike
+    for ways, (name, value) in _SAYS.items():
+        if str(refusal) in ways and getattr(limits, name) == getattr(Limits(), name):
+            change: dict[str, Any] = {name: value}
+            return replace(limits, **change)
+    if refusal in limits.refuses:
+        return limits
+    return replace(limits, refuses=(*limits.refuses, refusal))

@@ -1,4 +1,7 @@
-"""What attnspec raises on purpose, with exceptions that carry strings only, and the exit codes of its commands."""
+"""Defines the errors that attnspec raises on purpose, and the exit codes of its commands.
+
+Its exceptions carry strings only.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,25 @@ from attnspec.core.dtype import OTHER_DTYPE_NAMES
 from attnspec.core.nouns import OTHER_THEME_NAMES
 
 LISTINGS: Mapping[str, str] = {
-    "clause": "attnspec list clauses", "fault": "attnspec list faults", "profile": "attnspec list profiles",
+    "clause": "attnspec list clauses", "fault": "attnspec list faults",
+    "profile": "attnspec list profiles",
     "problem": "attnspec list problems", "source of the bibliography": "attnspec list sources",
-    "subject": "attnspec list", "relation": "attnspec list words", "transform": "attnspec list words"}
-"""The command that lists all names of a kind."""
+    "subject": "attnspec list", "relation": "attnspec list words",
+    "transform": "attnspec list words"}
+"""By kind of name, the command that lists all names."""
 
 FEW = 8
-"""So many names are told in full even where a command lists them."""
+"""Up to so many names are listed in full even where a command lists them."""
 
 LONGEST_SHOWN = 100
-"""So many characters of a wrong value are told; the file has the rest."""
+"""So many characters of a wrong value are shown; the file has the rest."""
 
 _NEARLY = 0.05  # a name this much less like the wrong one than the likest is a near miss, too
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileLocation:
-    """A place in a file: the file as the user would name it, and a line counted from 1 (0: the whole file)."""
+    """A place in a file: its name as the user types it, and a line from 1 on (0: the whole)."""
 
     file: str
     line: int = 0
@@ -36,7 +41,7 @@ class FileLocation:
 
 
 class AttnspecError(Exception):
-    """Something is wrong, and it is not the subject's attention. The message is all the user needs."""
+    """Something is wrong, and it is not the subject's attention. The message says it all."""
 
     def __init__(self, message: str, *, where: FileLocation | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
@@ -44,12 +49,13 @@ class AttnspecError(Exception):
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str], *,
                 where: FileLocation | None = None) -> AttnspecError:
-        """`name` is not one of the `known` names of this kind: say so, with what `hint` says."""
-        return cls(f"{quote_value(name)} is not a known {kind}.{hint(name, known, kind)}", where=where)
+        """The error that `name` is none of the `known` names of this kind, with a hint."""
+        return cls(f"{quote_value(name)} is not a known {kind}.{hint(name, known, kind)}",
+                   where=where)
 
 
 class SpecError(AttnspecError):
-    """The law is badly written."""
+    """The spec is badly written."""
 
 
 class ManifestError(AttnspecError):
@@ -73,7 +79,7 @@ class EndedError(TargetError):
 
 
 class ReleaseError(TargetError):
-    """An adapter does not work with the release of its library that is installed; it is no failure of the library."""
+    """An adapter does not work with the installed release of its library, which has not failed."""
 
 
 class RecordError(AttnspecError):
@@ -85,31 +91,34 @@ class UsageError(AttnspecError):
 
 
 def quote_value(value: object) -> str:
-    """The value as a message shows it: what does not show is escaped, and what is long is cut short."""
+    """The value as a message shows it: invisible characters escaped, and cut short if long."""
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"
 
 
 IN_ORDER = frozenset({"effort"})
-"""Kinds whose names are told in their own order: from the cheapest to the dearest."""
+"""Kinds whose names are listed in their own order, from the cheapest to the dearest."""
 
 
 def hint(name: object, known: Iterable[str], kind: str = "") -> str:
-    """The tail of a message: the nearest valid names alone; where none is near, all of them or how to list them."""
-    names, listing = [*known] if kind in IN_ORDER else sorted(known), LISTINGS.get(kind, "")
-    if near := near_misses(str(name), names):
-        return f" Did you mean {either(near)}?" + (f" `{listing}` names them all." if listing else "")
+    """The end of a message: the nearest valid names, or all of them, or how to list them."""
+    names = list(known) if kind in IN_ORDER else sorted(known)
+    listing = f" `{LISTINGS[kind]}` names them all." if kind in LISTINGS else ""
+    if nearest := near_misses(str(name), names):
+        return f" Did you mean {either(nearest)}?{listing}"
     if listing and len(names) > FEW:
-        return f" `{listing}` names them all."
+        return listing
     return f" Known: {', '.join(names) or 'none'}."
 
 
 def near_misses(name: str, names: Sequence[str]) -> list[str]:
     """The names that were most likely meant, at most three, the likeliest first."""
     plain = name.rpartition(".")[2].casefold()  # torch.float32
-    meant = OTHER_DTYPE_NAMES.get(plain, plain)
-    if meant in names:
-        return [meant]
+    dtype_name = OTHER_DTYPE_NAMES.get(plain, plain)
+    if dtype_name in names:
+        return [dtype_name]
     theme, dot, rest = name.partition(".")
     by_meaning = f"{OTHER_THEME_NAMES.get(theme, '')}{dot}{rest}"
     if by_meaning in names:

@@ -1,10 +1,11 @@
-"""Forms and variants of functions: how one takes attention's arrays, what a framework makes of it; and rotations.
+"""Defines forms of functions, the variants that attnspec makes of them, and rotary embeddings.
 
-Problems are dense; those for other forms are put into these. A variant that attnspec makes itself must be as the plain
-function; variants have clauses, a profile and a pool of sizes of their own, and are judged only where they are asked
-for. A rotary embedding, `rotate(x, positions, *, ...)`, is another kind of subject than attention, with keywords of its
-own. A recipe spells them as it spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the number
-of pairs that are turned: r = 2R features.
+Problems are dense; those for other forms are put into these. A variant that attnspec makes itself
+must be as the plain function; variants have clauses, a profile and a pool of sizes of their own,
+and are judged only where they are asked for. A rotary embedding, `rotate(x, positions, *, ...)`,
+is another kind of subject than attention, with keywords of its own. A recipe spells them as it
+spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the number of pairs
+that are turned: r = 2R features.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ class InputForm(enum.Enum):
     """How query, key and value are laid out."""
 
     DENSE = "dense"    # query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)
-    PACKED = "packed"  # query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv): the sequences one behind the other
-    DECODER = "decoder"  # as dense; behind the output it hands back a cache, which the next call takes
-    PAGED = "paged"    # query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv): a table names the pages
+    # query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv): the sequences one behind the other
+    PACKED = "packed"
+    # as dense; behind the output it hands back a cache, which the next call takes
+    DECODER = "decoder"
+    # query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv): a table names the pages
+    PAGED = "paged"
 
 
 BORDERS = ("cu_query", "cu_key")
@@ -40,35 +44,39 @@ GIVES: Mapping[str, str] = {
     "max_query": "int: the most queries that a sequence has",
     "max_key": "int: the most keys that a sequence has",
 }
-"""What a packed function is given beside the arrays: the borders always, the others if it has a parameter for them."""
+"""What a packed function gets beside the arrays, if it has parameters for it; borders always."""
 
 SAID = frozenset(COUNTS)
-"""The keywords that the borders of packed sequences say; a packed function has no parameter for them."""
+"""The keywords that borders say, for which a packed function has no parameter."""
 
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 
 OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES)
-"""The keywords that say which numbers the entries of an array stand for: they lie as it does, in any form."""
+"""The keywords that say which numbers an array's entries stand for; they lie as it does."""
 
 EXPRESSED = OF_ENTRIES | frozenset(
     word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
-    and word.name not in SAID and not set(word.axes) & set("TSP") and word.acts is not Acts.WEIGHTS)
-"""The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays, and
-neither has what is drawn for each weight of such a shape; what belongs to the entries of an array is packed as it is.
+    and word.name not in SAID and not set(word.axes) & set("TSP")
+    and word.acts is not Acts.WEIGHTS)
+"""The keywords that a packed function may take.
+
+What has the shape of B, T and S has no place in packed arrays, and neither has what is drawn for
+each weight of such a shape; what belongs to the entries of an array is packed as it is.
 """
 
 TABLE = "block_table"
 """The parameter by which a paged function is known."""
 
 NUMBER = next(name for name, axis in COUNTS.items() if axis == "S")
-"""The parameter of the number of keys of each batch entry. A paged function takes both, and is given both each time."""
+"""The number of keys of each batch entry. A paged function takes it and the table in each call."""
 
 ROWS = next(name for name, axis in COUNTS.items() if axis == "T")
 """The keyword of the number of queries of each batch entry."""
 
 HELD_IN_PAGES = EXPRESSED | SAID
-"""The keywords that a paged function may take. A table does not say how many keys the longest entry has, so that what
-has S columns has no place.
+"""The keywords that a paged function may take.
+
+A table does not say how many keys the longest entry has, so that what has S columns has no place.
 """
 
 STATE = "cache"
@@ -89,8 +97,9 @@ POOL = "variants"
 MadeForm = Literal["compile", "export", "onnx", "vmap", "checkpoint"]
 
 VARIANTS: Mapping[str, tuple[MadeForm, ...]] = {
-    "compile": ("compile",), "export": ("export", "onnx"), "vmap": ("vmap",), "checkpoint": ("checkpoint",)}
-"""What `--variants` names, and the forms that are made for it."""
+    "compile": ("compile",), "export": ("export", "onnx"), "vmap": ("vmap",),
+    "checkpoint": ("checkpoint",)}
+"""By name for `--variants`, the forms that are made for it."""
 
 FORMS: tuple[MadeForm, ...] = tuple(form for forms in VARIANTS.values() for form in forms)
 
@@ -100,14 +109,14 @@ COMPILING: frozenset[str] = frozenset({"compile", "export", "onnx"})
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "torch": {"compile": "torch.compile", "export": "torch.export", "onnx": "the export to ONNX",
               "vmap": "torch.func.vmap", "checkpoint": "torch.utils.checkpoint"},
-    "jax": {"compile": "jax.jit", "export": "jax.export", "onnx": "the export to ONNX", "vmap": "jax.vmap",
-            "checkpoint": "jax.checkpoint"}}
+    "jax": {"compile": "jax.jit", "export": "jax.export", "onnx": "the export to ONNX",
+            "vmap": "jax.vmap", "checkpoint": "jax.checkpoint"}}
 
 SHAPES = 5
-"""At so many shapes a clause asks for what compiles."""
+"""The number of shapes at which a clause asks for what compiles."""
 
 AS_DECLARED = "declared"
-"""In the place of names, in an audit: of each subject those that its manifest asks for."""
+"""In an audit, in place of names: those that each subject's manifest asks for."""
 
 
 def called_there(form: str, lift: str) -> str:
@@ -116,7 +125,10 @@ def called_there(form: str, lift: str) -> str:
 
 
 def read_variants(texts: Iterable[str]) -> tuple[str, ...]:
-    """Names that are separated by commas or stand alone, each once. Raises UsageError for one that there is not."""
+    """Names that are separated by commas or stand alone, each once.
+
+    Raises UsageError for a name that does not exist.
+    """
     names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     for name in names:
         if name not in VARIANTS:
@@ -124,23 +136,27 @@ def read_variants(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def forms_asked(plan: Plan, declared: Iterable[str] = ()) -> frozenset[str]:
-    """The forms that a plan asks for: those that it names; else all, if it names the profile or clauses of the theme.
+def forms_asked(plan: Plan, declared_variants: Iterable[str] = ()) -> frozenset[str]:
+    """The forms that a plan asks for: those that it names, or all with the profile or a clause of
+    the theme.
 
-    declared: of a subject, the variants that its manifest asks for.
+    declared_variants: of a subject, the variants that its manifest asks for.
     """
     if plan.variants:
-        names = declared if plan.variants == (AS_DECLARED,) else plan.variants
+        names = declared_variants if plan.variants == (AS_DECLARED,) else plan.variants
         return frozenset(form for name in names for form in VARIANTS[name])
-    is_named = VARIANTS_PROFILE in plan.asked_for or any(name.partition(".")[0] == THEME for name in plan.clauses)
-    return frozenset(FORMS) if is_named else frozenset()
+    themes = {name.partition(".")[0] for name in plan.clauses}
+    if VARIANTS_PROFILE in plan.asked_for or THEME in themes:
+        return frozenset(FORMS)
+    return frozenset()
 
 
 def foretold_variants(names: Iterable[str]) -> Iterator[str]:
-    """What the variants are to cost, a line for those that compile, to be told before they are tried."""
+    """What variants that compile will cost, a line to be told before they are tried."""
     compiling = [name for name in names if name in VARIANTS and COMPILING & {*VARIANTS[name]}]
     if compiling:
-        yield (f"variants: {' and '.join(compiling)} run a compiler for every shape, some seconds each, "
+        yield (f"variants: {' and '.join(compiling)} run a compiler for every shape, "
+               "some seconds each, "
                f"up to {SHAPES} shapes a clause and dtype")
 
 
@@ -150,7 +166,7 @@ POSITIONS = "positions"
 ROTARY_PROFILE = "rotary"
 DEFAULT_BASE = 10000.0
 FARTHEST = 131_072
-"""The largest position that is put: the length of context that current models are published with."""
+"""The largest position that is put: the length of context of current models."""
 
 PositionPattern = Literal["counted", "offset", "scattered", "far", "packed", "zero"]
 POSITION_PATTERNS: Mapping[PositionPattern, str] = {
@@ -175,7 +191,7 @@ USUAL_WIDTHS: tuple[WidthPattern, ...] = ("half", "all_but_two", "two", "all")
 
 
 class RotaryLists(Lists, total=False):
-    """What a clause may say of the values that are drawn, of a rotary embedding too."""
+    """The lists of values that a clause may draw keywords from, of a rotary embedding too."""
 
     position_patterns: Literal["any"] | tuple[PositionPattern, ...]
     bases: Literal["any"] | tuple[float, ...]
@@ -204,36 +220,41 @@ _ROTARY = frozenset({Kind.ROTARY})
 _word = partial(Keyword, acts=Acts.ROTATION, kinds=_ROTARY, in_layers=False, is_uncommon=True)
 
 _ALL = (
-    _word(POSITIONS, "(B,T) int32", "the place of each token; given by position, as the second argument",
-          ROTARY_PROFILE,
+    _word(POSITIONS, "(B,T) int32",
+          "the place of each token; given by position, as the second argument", ROTARY_PROFILE,
           annotation="{0}", required=_ROTARY, axes="BT", values=make_pattern_values(
               POSITIONS, POSITION_PATTERNS, USUAL_POSITIONS, "positions"),
           other_names=("position_ids", "input_pos", "offset"),
-          parameters=("positions", "position_ids", "input_pos", "pos", "segment_pos", "input_positions")),
-    _word("base", "float", "pair i of r/2 is turned by position · base^(-2i/r); 10000 if it is left out", "",
-          annotation="float", values=Values((500000.0, 100.0, 1000000.0), "bases", DEFAULT_BASE, repr, _base,
-                                            _taken_base),
-          other_names=("theta", "rope_theta", "max_wavelength"),
+          parameters=("positions", "position_ids", "input_pos", "pos", "segment_pos",
+                      "input_positions")),
+    _word("base", "float",
+          "pair i of r/2 is turned by position · base^(-2i/r); 10000 if it is left out", "",
+          annotation="float",
+          values=Values((500000.0, 100.0, 1000000.0), "bases", DEFAULT_BASE, repr, _base,
+                        _taken_base), other_names=("theta", "rope_theta", "max_wavelength"),
           parameters=("base", "theta", "rope_theta", "max_wavelength", "rope_base", "freq_base"),
           sayings=(Saying("base", posed=500000.0),)),
-    _word("rotary_width", "int", "how many features are turned, the first r; all if it is left out", "",
+    _word("rotary_width", "int",
+          "how many features are turned, the first r; all if it is left out", "",
           annotation="int | None", values=make_pattern_values(
-              "rotary_width", WIDTH_PATTERNS, USUAL_WIDTHS, "rotary widths", "rotary_width_patterns"),
-          other_names=("rotary_embedding_dim", "rotary_dim", "dims"),
-          parameters=("rotary_width", "rotary_embedding_dim", "rotary_dim", "dims", "rope_dim", "rot_dim", "n_elem"),
-          sayings=(Saying("rotary_width"),)),
-    _word("interleaved", "bool", "features 2i and 2i+1 are a pair; else i and i + r/2 are", "", annotation="bool",
-          other_names=("traditional", "rotary_interleaved"),
-          parameters=("interleaved", "traditional", "rotary_interleaved", "is_neox_style", "is_neox"),
-          sayings=(Saying("interleaved", posed=True),)),
+              "rotary_width", WIDTH_PATTERNS, USUAL_WIDTHS, "rotary widths",
+              "rotary_width_patterns"), other_names=("rotary_embedding_dim", "rotary_dim", "dims"),
+          parameters=("rotary_width", "rotary_embedding_dim", "rotary_dim", "dims", "rope_dim",
+                      "rot_dim", "n_elem"), sayings=(Saying("rotary_width"),)),
+    _word("interleaved", "bool", "features 2i and 2i+1 are a pair; else i and i + r/2 are", "",
+          annotation="bool", other_names=("traditional", "rotary_interleaved"),
+          parameters=("interleaved", "traditional", "rotary_interleaved", "is_neox_style",
+                      "is_neox"), sayings=(Saying("interleaved", posed=True),)),
 )
 
 ROTARY: Mapping[str, Keyword] = {word.name: word for word in _ALL}
-"""What a rotary embedding takes beside x: `positions` always, the others if it has a parameter for them."""
+"""What a rotary embedding takes: x, `positions`, and the others it has parameters for."""
 
 EVERY_KEYWORD: Mapping[str, Keyword] = {**KEYWORDS, **ROTARY}
-EVERY_VALUED: Mapping[str, Values] = {**VALUED, **{word.name: word.values for word in _ALL if word.values}}
+EVERY_VALUED: Mapping[str, Values] = {
+    **VALUED, **{word.name: word.values for word in _ALL if word.values}}
 """All keywords whose values a recipe holds in a mapping."""
+
 
 def width_of(pattern: str, D: int) -> int:
     """How many of D features are turned by this pattern."""

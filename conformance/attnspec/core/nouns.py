@@ -1,4 +1,4 @@
-"""Enumerations that every floor speaks of."""
+"""Defines the enumerations that every package uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Level(enum.Enum):
 
 
 class DType(enum.Enum):
-    """The number formats under test. The value is the name that NumPy and ml_dtypes know it by.
+    """The number formats under test. The value is the name in NumPy and ml_dtypes.
 
     All numbers by which they differ are in `core/dtype.py`.
     """
@@ -27,13 +27,16 @@ class DType(enum.Enum):
 
 
 OTHER_THEME_NAMES: Mapping[str, str] = {
-    "softmax": "attention", "weights": "attention", "gqa": "grouped", "mqa": "grouped", "heads": "grouped",
-    "alibi": "bias", "precision": "numerics", "projections": "layers"}
-"""Where clauses stand that people look for under another theme, whose name may be spelled like a third one."""
+    "softmax": "attention", "weights": "attention", "gqa": "grouped", "mqa": "grouped",
+    "heads": "grouped", "alibi": "bias", "precision": "numerics", "projections": "layers"}
+"""By the theme under which people look for clauses, the theme that they have.
+
+Its name may be spelled like a third one.
+"""
 
 
 class Verdict(enum.Enum):
-    """How one clause fared against one subject at one dtype."""
+    """The result of one clause for one subject at one dtype."""
 
     HELD = "held"
     VIOLATED = "violated"
@@ -55,8 +58,10 @@ NO_ANSWER = frozenset({Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
 def does_gate_run(verdict: Verdict, level: Level, *, strict: bool) -> bool:
-    """Whether this outcome makes the exit code 1. A function that raises by accident, dies or hangs does not conform,
-    whatever the clause: a recommendation is one of values, and it has given none.
+    """Whether this outcome makes the exit code 1.
+
+    A function that raises by accident, dies or hangs does not conform, whatever the clause: a
+    recommendation is one of values, and it has given none.
     """
     if verdict is Verdict.UNEXPECTED or verdict in NO_ANSWER:
         return True
@@ -65,7 +70,7 @@ def does_gate_run(verdict: Verdict, level: Level, *, strict: bool) -> bool:
 
 
 class Panel(enum.Enum):
-    """What a picture of a counterexample shows of the quantity that failed. Expected and seen share their colours."""
+    """What a picture of a counterexample shows. Expected and seen share their colours."""
 
     EXPECTED = "expected"
     SEEN = "seen"
@@ -74,10 +79,12 @@ class Panel(enum.Enum):
 
 
 class Novelty(enum.Enum):
-    """How an outcome stands to the failures that are known of its subject, where it is not one of them."""
+    """How an outcome differs from the known failures of its subject."""
 
-    NEW = "new"                # a failure that is not listed, where nobody knows what the list was made under
-    REGRESSION = "regression"  # one that is not listed, though it was looked for when the list was made
+    # a failure that is not listed, where nobody knows what the list was made under
+    NEW = "new"
+    # one that is not listed, though it was looked for when the list was made
+    REGRESSION = "regression"
     UNTRIED = "not tried then"          # one that nobody looked for when the list was made
     DEEPER = "found at a higher effort"  # one that was looked for then, but not as hard
     MENDED = "mended"          # a listed one that holds now
@@ -85,14 +92,14 @@ class Novelty(enum.Enum):
 
 
 EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
-"""New failures that say nothing of what has changed in a subject since its list was made: they do not gate."""
+"""New failures that say nothing of a change in the subject: they do not gate."""
 
 
 class Effort(enum.Enum):
     """How hard a run looks, from the least to the most: known failures are compared by this order.
 
-    How many cases and sizes that is, is in `core/effort.py`.
-    A glance is for many subjects at once: a few dealt cases of few shapes, and failures are shrunk by a few attempts.
+    How many cases and sizes that is, is in `core/effort.py`. A glance is for many subjects at
+    once: a few dealt cases of few shapes, and failures are shrunk by a few attempts.
     """
 
     GLANCE = "glance"
@@ -102,7 +109,7 @@ class Effort(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What a subject is: a bare attention function, a whole layer with its projections, or a rotary embedding."""
+    """What a subject is: an attention function, a layer, or a rotary embedding."""
 
     ATTENTION = "attention"
     LAYER = "layer"
@@ -110,5 +117,9 @@ class Kind(enum.Enum):
 
 
 def is_bare(target: str) -> bool:
-    """Whether a target names a function of one's own, of which no manifest speaks."""
+    """Whether a target names a function of one's own, which has no manifest."""
     return ":" in target
+
+
+LARGEST_INTEGER = 10**18
+"""Whole numbers of a record are smaller: divisions of larger ones overflow."""

@@ -1,8 +1,8 @@
-"""Files and folders: where data lie, paths as others read them, files written whole, folders that end with a process.
+"""Handles files and folders: data, portable paths, files written whole, and scratch folders.
 
-A record is read on other machines, so its paths are without the folders of this one. A file is written whole or not at
-all, so that what stood there before is not lost to a full disk. Last: what GitHub Actions asks of the programs that it
-runs, by the variables that it sets.
+A record is read on other machines, so its paths are without the folders of this one. A file is
+written whole or not at all, so that what stood there before is not lost to a full disk. Last: what
+GitHub Actions asks of the programs that it runs, by the variables that it sets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TextIO
 from attnspec.core.errors import FileLocation, UsageError
 
 VERSION = "0.1.0"
-"""Of attnspec, for those below the package's own front."""
+"""The version of attnspec, for packages below its front."""
 
 _PACKAGE = Path(__file__).parents[1]
 # of another interpreter; from the beginning of a word only, else a long word costs the square of its length
@@ -38,7 +38,7 @@ def folder(name: str) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; a name that no file can have (too long, a null in it) is that of none."""
+    """Whether there is such a file; none has a name that is too long or has a null in it."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -46,33 +46,39 @@ def is_file(path: Path) -> bool:
 
 
 def portable_text(text: str) -> str:
-    """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
+    """The text with paths relative to where they are installed, or to the working directory.
 
     What a library prints or raises holds such paths.
     """
     if "/" not in text:
         return text
-    for known in (*_installed_folders(), *(f"{here}/" for here in _working_directory())):
-        text = text.replace(known, "")
+    for folder_text in (*_installed_folders(), *(f"{here}/" for here in _working_directory())):
+        text = text.replace(folder_text, "")
     text = _ELSEWHERE.sub("", text)
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
 
 
-def portable_argument(typed: str) -> str:
-    """A command's argument with what it says of a path: from the working directory, else the file's name alone; of a
-    program the environment that it is of, too: `…/venv/bin/python`.
+def portable_argument(argument: str) -> str:
+    """A command's argument with its path from the working directory, else the file's name alone.
+
+    A program is shown with its environment: `…/venv/bin/python`.
     """
-    option, is_given, value = typed.rpartition("=") if typed.startswith("--") else ("", "", typed)
+    option, equals, value = "", "", argument
+    if argument.startswith("--"):
+        option, equals, value = argument.rpartition("=")
     path = Path(value)
     if path.is_absolute():
-        told = "/".join(("…", *path.parts[1:][-3:])) if path.parent.name in _PROGRAMS else path.name
-        value = next((path.relative_to(here).as_posix() for here in _working_directory() if path.is_relative_to(here)),
-                     told)
-    return f"{option}{is_given}{value}"
+        short = typed_here(value)
+        if short == value and path.parent.name in _PROGRAMS:
+            short = "/".join(("…", *path.parts[1:][-3:]))
+        elif short == value:
+            short = path.name
+        value = short
+    return f"{option}{equals}{value}"
 
 
 def typed_here(path: str) -> str:
-    """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
+    """A path as it can be typed here: from the working directory if it lies below."""
     for here in _working_directory():
         if Path(path).is_absolute() and Path(path).is_relative_to(here):
             return Path(path).relative_to(here).as_posix()
@@ -99,20 +105,25 @@ def _folders() -> Iterator[Path]:
 
 
 def write_whole(path: Path, data: str | bytes, what: str) -> None:
-    """Write the file, making its folder. `what` it is, for a reader: "page".
+    """Writes the file, making its folder. `what` it is, for a reader: "page".
 
-    What was there stays until all is written; a link stays a link. Raises UsageError where it cannot be written.
+    What was there stays until all is written; a link stays a link. Raises UsageError where it
+    cannot be written.
     """
     # half a surrogate pair may come from a subject's text, and no encoding writes it
-    written = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    if isinstance(data, str):
+        data = data.encode("utf-8", "backslashreplace")
     try:
-        _write(Path(os.path.realpath(path)), written)
+        _write(Path(os.path.realpath(path)), data)
     except OSError as problem:
         raise cannot_write(path, what, problem) from None
 
 
 def ensure_writable(path: Path, what: str) -> None:
-    """Find out before a long run whether the file can be written; it is there afterwards. Raises UsageError."""
+    """Finds out before a long run whether the file can be written; it is there afterwards.
+
+    Raises UsageError.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -127,7 +138,8 @@ def cannot_write(path: Path, what: str, problem: OSError) -> UsageError:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):  # a pipe, a device, a guarded folder
+    # a pipe, a device, a guarded folder
+    if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):
         path.write_bytes(data)
         return
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -145,12 +157,13 @@ _LOCK = "in_use"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new empty folder but for its lock, which is removed at the end. Raises OSError where none can be made.
+    """A new folder with nothing but its lock, which is removed at the end.
 
-    Folders of processes that were killed are removed by the next that starts. Whoever makes such a folder keeps a lock
-    on a file in it. The kernel gives the lock back when the process ends, however it ends, so that a lock that is free
-    tells a folder that nobody needs. The number of a process would not: containers share a folder of temporary files,
-    and count their processes each.
+    Raises OSError where none can be made. Folders of processes that were killed are removed by the
+    next that starts. Whoever makes such a folder keeps a lock on a file in it. The kernel gives
+    the lock back when the process ends, however it ends, so that a lock that is free tells a
+    folder that nobody needs. The number of a process would not: containers share a folder of
+    temporary files, and count their processes each.
     """
     _remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -165,13 +178,15 @@ def scratch_folder() -> Iterator[Path]:
 def _hold_lock(folder: Path) -> Iterator[None]:
     with (folder / f"{_LOCK}.new").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.replace(lock.name, folder / _LOCK)  # it bears its name once it is held: nobody finds it free before
+        # it bears its name once it is held: nobody finds it free before
+        os.replace(lock.name, folder / _LOCK)
         yield
 
 
 def _remove_abandoned() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
-        with suppress(OSError), path.open(encoding="utf-8") as lock:  # another user's, or one that is just going
+        # another user's, or one that is just going
+        with suppress(OSError), path.open(encoding="utf-8") as lock:
             if _is_free(lock):
                 shutil.rmtree(path.parent, ignore_errors=True)
 
@@ -194,12 +209,15 @@ def is_on_github() -> bool:
 
 
 def is_told() -> bool:
-    """Whether anything is to be told there."""
+    """Whether GitHub Actions is to be told anything."""
     return is_on_github() or bool(os.environ.get(SUMMARY))
 
 
 def append_summary(text: str) -> None:
-    """Add Markdown to the summary of the step, if one is asked for. Raises UsageError where it cannot be written."""
+    """Adds Markdown to the summary of the step, if one is asked for.
+
+    Raises UsageError where it cannot be written.
+    """
     name = os.environ.get(SUMMARY, "")
     if not name:
         return
@@ -211,13 +229,15 @@ def append_summary(text: str) -> None:
 
 
 def in_repository(place: FileLocation) -> FileLocation | None:
-    """The place with its file as annotations name it: from the folder of the checkout, or from where the program runs.
+    """The place with its file relative to the checkout, or to the working directory, for
+    annotations.
 
-    None for a file that lies in neither, or was installed there: GitHub shows no annotation at such a place.
+    None for a file that lies in neither, or was installed there: GitHub shows no annotation at
+    such a place.
     """
     file = Path(place.file).resolve()
     for home in (os.environ.get("GITHUB_WORKSPACE") or Path.cwd(), Path.cwd()):
-        inside = Path(home).resolve()
-        if file.is_relative_to(inside) and "site-packages" not in file.parts:
-            return FileLocation(str(file.relative_to(inside)), place.line)
+        folder_path = Path(home).resolve()
+        if file.is_relative_to(folder_path) and "site-packages" not in file.parts:
+            return FileLocation(str(file.relative_to(folder_path)), place.line)
     return None

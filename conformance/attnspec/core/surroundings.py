@@ -1,4 +1,4 @@
-"""Where a subject lives: the command that starts its process, and what the process is born into."""
+"""Describes where a subject lives: the command that starts its process, and its environment."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 
 XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
+SUBJECT_LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+"""The packages whose versions a header tells of the environment in which subjects live."""
+
 DEVICES = ("cpu", "cuda", "mps", "xpu", "tpu", "npu", "hpu")
-"""The kinds of devices that a manifest may name; one more is a word here."""
+"""The kinds of devices that a manifest may name; a new one is a word here."""
 
 _ALSO = {"": "cpu", "gpu": "cuda", "rocm": "cuda"}
-"""What else a kind is called: JAX has names of its own for GPUs; to PyTorch AMD's are cuda as well."""
+"""Other names of a kind: JAX has its own for GPUs; to PyTorch AMD's are cuda as well."""
 
 
 def kind_of(device: str) -> str:
-    """The kind of a device, without its number: `cuda` of `cuda:1` and of `gpu:1`, `cpu` where none is named."""
+    """The kind of a device, without its number: `cuda` of `gpu:1`, `cpu` by default."""
     kind = device.partition(":")[0]
     return _ALSO.get(kind, kind)
 
@@ -36,14 +39,15 @@ class HostLanguage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A command and what it is told.
+    """A command, and the process that it starts.
 
-    command: the interpreter of this process where it is empty.  speaks: what the command starts.  folder: where it is
-    started, if it speaks the protocol itself.
+    command: the interpreter of this process where it is empty.  speaks: what the command starts.
+    folder: where it is started, if it speaks the protocol itself.
     is_here: whether it sees the files of this machine; else what it needs is handed over.
     environment: variables that stand in the process beside those it inherits.
-    device: where arrays are placed, as the framework calls it.  deadline: seconds that the calls of one item may take
-    together.  memory: resident bytes that the process and its children may take; 0 sets no limit.
+    device: where arrays are placed, as the framework calls it.
+    deadline: seconds that the calls of one item may take together.
+    memory: resident bytes that the process and its children may take; 0 sets no limit.
     option: how the user named the command (`--python`); empty if nobody did.
     """
 

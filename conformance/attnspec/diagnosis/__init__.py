@@ -1,1 +1,1 @@
-"""What explains a failure: which faults of the catalogue, which arithmetic, or which stage of the computation."""
+"""Explains a failure: by a fault of the catalogue, by its arithmetic, or by the stage that is wrong."""

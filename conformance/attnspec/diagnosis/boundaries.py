@@ -1,9 +1,9 @@
-"""Where a failure begins: at which sizes a case fails, as a sentence on its axes; and which
-entries are wrong.
+"""Finds where a failure begins: the sizes at which a case fails, in a sentence, and the entries
+that are wrong.
 
-The case is made as small as it fails, axis by axis. From there each axis is moved alone; what else
-it takes (more queries than keys, batch times heads) is tried where single axes do not explain what
-was seen. Wrong entries are told as ranges of the axes of an answer.
+The case is made as small as it fails, axis by axis. From there each axis is moved alone.
+Conditions on two axes (more queries than keys, batch times heads) are tried where single axes do
+not explain the verdicts. Wrong entries are described as ranges along the axes of an answer.
 """
 
 from __future__ import annotations
@@ -42,36 +42,40 @@ from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, find_
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD_QUANTITIES = ("output", "lse")
-_SILENT_ENDINGS = (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer,
-                   AttnspecError)
+_SILENT_ENDINGS = NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer, AttnspecError
 
 
 def describe_right_quantities(scene: Scene, recipe: Recipe) -> str:
-    """`Only the log-sum-exp is wrong; the output is right.`; empty where all of it is wrong, or
-    nothing is.
+    """`Only the log-sum-exp is wrong; the output is right.`; empty if all quantities are wrong, or
+    all are right.
     """
-    asked = [*OF_INPUT, "output"] if GRAD in recipe.features else list(FORWARD_QUANTITIES)
+    quantities = (*OF_INPUT, "output") if GRAD in recipe.features else FORWARD_QUANTITIES
     # the first run is the case itself; others are what it is compared with
     run = next(iter(scene.runs))
-    fared = [(QUANTITIES[name], is_right) for name in asked
-             for is_right in _quantity_verdicts(scene, run, name)]
-    wrong = [name for name, is_right in fared if not is_right]
-    right = [name for name, is_right in fared if is_right]
+    right, wrong = list[str](), list[str]()
+    for name in quantities:
+        is_right = _is_quantity_right(scene, run, name)
+        if is_right:
+            right.append(QUANTITIES[name])
+        elif is_right is False:
+            wrong.append(QUANTITIES[name])
     if not wrong or not right:
         return ""
     return (f"Only the {_join_quantities(wrong)} {_is_or_are(wrong)} wrong; "
             f"the {_join_quantities(right)} {_is_or_are(right)} right.")
 
 
-def _quantity_verdicts(scene: Scene, run: str, name: str) -> Iterator[bool]:
-    """Whether it is right where a claim is made; nothing where none is, or it is not asked for."""
+def _is_quantity_right(scene: Scene, run: str, name: str) -> bool | None:
+    """Whether it is right where a claim is made; None where none is, or it is not asked for."""
     try:
-        seen = look_at(scene, run, name)
+        view = look_at(scene, run, name)
     except _SILENT_ENDINGS:
-        return
-    if seen.claimed.any():
-        with np.errstate(all="ignore"):
-            yield not (find_beyond(seen.array, seen.truth, seen.allowance) & seen.claimed).any()
+        return None
+    if not view.claimed.any():
+        return None
+    with np.errstate(all="ignore"):
+        beyond = find_beyond(view.array, view.truth, view.allowance)
+    return not (beyond & view.claimed).any()
 
 
 def _join_quantities(names: list[str]) -> str:
@@ -87,26 +91,26 @@ _AXIS_WORDS = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T
                **dict.fromkeys(("D", "Dv", "M", "Out"), ("column", "columns")),
                "In": ("row", "rows")}
 _MOST_LISTED = 4
-"""So many single indices are listed; of more, how many they are."""
+"""Up to so many single indices are listed; of more, their number is given."""
 
 _FILLED_SHARE = 0.5
-"""Where fewer of the entries in the ranges are wrong, it is some of them."""
+"""If fewer of the entries within the ranges are wrong, "some entries of" stands before them."""
 
 
 def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
-    """Which entries of the output of the first wrong run lie beyond their allowance, and the names
-    of its axes.
+    """The entries of the first wrong run's output that lie beyond their allowance, and the names
+    of their axes.
 
-    bool, (B,H,T,Dv), of a layer (B,T,M), of a rotary embedding (B,H,T,D). None where every run's
+    bool, (B,H,T,Dv); of a layer (B,T,M), of a rotary embedding (B,H,T,D). None where every run's
     output is right.
     """
-    for run, posed in scene.runs.items():
-        seen = look_at(scene, run, "output")
+    for run, problem in scene.runs.items():
+        view = look_at(scene, run, "output")
         with np.errstate(invalid="ignore"):
-            near = np.abs(seen.array - seen.truth) <= seen.allowance
-        wrong = seen.claimed & ~near & (seen.array != seen.truth)
+            is_near = np.abs(view.array - view.truth) <= view.allowance
+        wrong = view.claimed & ~is_near & (view.array != view.truth)
         if wrong.any():
-            return wrong, axes_of(posed.parts[0])
+            return wrong, axes_of(problem.parts[0])
     return None
 
 
@@ -115,73 +119,75 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
 
     wrong: bool, of any shape with these axes, some of them True.
     """
-    among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other
-                                             != axis)))
-             for axis in range(wrong.ndim)]
-    told = {name: _describe_indices(name, each) for name, each in zip(axes, among, strict=True)
-            if not each.all()}
+    ranges, wrong_indices = dict[str, str](), list[Array]()
+    for position, name in enumerate(axes):
+        others = tuple(other for other in range(wrong.ndim) if other != position)
+        along = np.asarray(wrong.any(axis=others))
+        wrong_indices.append(np.flatnonzero(along))
+        if not along.all():
+            ranges[name] = _describe_indices(name, along)
     # ranges along each axis span a box, of which the wrong entries may be few
-    filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
-    some = "some entries of " if filled < _FILLED_SHARE else ""
-    if not told:
+    some = "some entries of " if wrong[np.ix_(*wrong_indices)].mean() < _FILLED_SHARE else ""
+    if not ranges:
         return "some entries, spread over all of it" if some else "every entry"
-    return some + " of ".join(_order_ranges(told, wrong, axes))
+    return some + " of ".join(_order_ranges(ranges, wrong, axes))
 
 
-def _order_ranges(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
-    """The innermost first: columns of rows of heads of batch entries.  wrong: any shape with these
-    axes.
+def _order_ranges(ranges: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
+    """The innermost first: columns of rows of heads of batch entries.
+
+    wrong: bool, of any shape with these axes.
     """
     for name in ("D", "Dv", "M", "Out", "S", "T", "In"):
-        if name in told:
-            yield told[name]
-    heads = wrong.shape[axes.index("H")] if "H" in axes else 0
-    if "H" in told:
-        yield told["H"]
-    elif heads > 1 and "B" not in told:
+        if name in ranges:
+            yield ranges[name]
+    if "H" in ranges:
+        yield ranges["H"]
+    elif "H" in axes and wrong.shape[axes.index("H")] > 1 and "B" not in ranges:
         yield "every head"
-    if "B" in told:
-        yield told["B"]
+    if "B" in ranges:
+        yield ranges["B"]
 
 
-def _describe_indices(name: str, among: Array) -> str:
-    """`rows 64 to 128`, `the last row`, `every second row from 1 on`, `heads 1, 5 and 6`, `12 of
-    40 rows`.
+def _describe_indices(name: str, wrong: Array) -> str:
+    """`rows 64 to 128`, `the last row`, `every second row from 1 to 9`, `heads 1, 5 and 6`, or
+    `12 of 40 rows, 3 to 38`.
 
-    among: bool, (T,) of rows and alike of other axes, some of them True and some not.
+    wrong: bool, (T,) of rows and alike of other axes, some of them True and some not.
     """
     one, many = _AXIS_WORDS[name]
-    at = [int(index) for index in np.flatnonzero(among)]
-    if len(at) == 1:
-        return f"the last {one}" if at[0] == len(among) - 1 else f"{one} {at[0]}"
+    indices = [int(index) for index in np.flatnonzero(wrong)]
+    first, last = indices[0], indices[-1]
+    if len(indices) == 1:
+        return f"the last {one}" if first == len(wrong) - 1 else f"{one} {first}"
     # one step tells a block, or every n-th entry
-    steps = {after - before for before, after in pairwise(at)}
+    steps = {higher - lower for lower, higher in pairwise(indices)}
     if steps == {1}:
-        return f"{many} {at[0]} to {at[-1]}"
-    if len(steps) == 1 and len(at) > 2:
-        return f"every {_ordinal(steps.pop())} {one} from {at[0]} to {at[-1]}"
-    if len(at) <= _MOST_LISTED:
-        return f"{many} {', '.join(map(str, at[:-1]))} and {at[-1]}"
-    return f"{len(at)} of {len(among)} {many}, {at[0]} to {at[-1]}"
+        return f"{many} {first} to {last}"
+    if len(steps) == 1 and len(indices) > 2:
+        return f"every {_ordinal(steps.pop())} {one} from {first} to {last}"
+    if len(indices) <= _MOST_LISTED:
+        return f"{many} {', '.join(map(str, indices[:-1]))} and {last}"
+    return f"{len(indices)} of {len(wrong)} {many}, {first} to {last}"
 
 
 def _ordinal(number: int) -> str:
-    named = {2: "second", 3: "third"}
+    if number in {2, 3}:
+        return ("second", "third")[number - 2]
     if number % 100 in {11, 12, 13}:
-        ending = "th"
-    else:
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return named.get(number, f"{number}{ending}")
+        return f"{number}th"
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 LEAST_TOLD_LENGTHS: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
-"""From which threshold on it is told; of lengths and widths, once it needs a reason."""
+"""The least threshold worth a sentence; for lengths and widths it is NEEDS_NO_REASON + 1."""
 
 MOST_HELD_BY_CHANCE = 2
-"""So many lengths may hold by chance among those that are put, each with SEEDS entries."""
+"""So many of the lengths that are put may hold by chance."""
 
 _COMPARED_SEEDS = range(MAX_SEEDS + 32, MAX_SEEDS + 40)
-"""Seeds of the entries with which two neighbouring lengths are compared: those of `_CHANCE_SEEDS`
+"""Seeds of the entries with which two neighbouring lengths are compared. Those of `_CHANCE_SEEDS`
 have decided which lengths they are.
 """
 
@@ -203,7 +209,7 @@ _PAIRED_AXES = (("T", "S"), ("D", "Dv"))
 
 
 def find_boundary(resizer: Resizer) -> Boundary | None:
-    """Where the failure of the resizer's case begins; None where it does not fail again."""
+    """Finds where the failure of the resizer's case begins; None where it does not fail again."""
     # chance, or a memory: a boundary of what does not fail again would be one of nothing
     if not resizer.fails(resizer.recipe.sizes):
         return None
@@ -218,7 +224,7 @@ def find_boundary(resizer: Resizer) -> Boundary | None:
 
 @dataclass(slots=True)
 class _BoundarySearch:
-    """Looks for the boundary of a failure, from the smallest failing sizes on, which move along."""
+    """Searches for the boundary of a failure, from the smallest failing sizes on."""
 
     resizer: Resizer
     start_sizes: Sizes
@@ -228,46 +234,44 @@ class _BoundarySearch:
     _holding_sizes: list[Sizes] = field(default_factory=list)
 
     def boundary(self) -> Boundary:
-        """What is found of each axis, then of two at a time."""
+        """Looks at each axis alone, then at two at a time."""
         for axis in (*self._large_axes, *self._screened_axes()):
             self._profile_axis(axis, self._move_one_axis(axis))
-        # before joint ones are told: what compares two lengths explains both
-        related = list(self._find_related_lengths())
-        joined = list(self._find_joint_conditions())
+        # before products are looked for: what compares two lengths explains both
+        comparisons = list(self._find_related_lengths())
+        products = list(self._find_joint_conditions())
         # two axes may come to one sentence, such as heads
-        single = {told.words: told for axis in self._axes if self._is_told(axis)
-                  for told in [self._describe_axis(axis)]}
-        told = self._select_needed_conditions((*joined, *related, *single.values()))
+        thresholds = [self._describe_axis(axis) for axis in self._axes if self._is_told(axis)]
+        single = {each.words: each for each in thresholds}
+        conditions = self._select_needed_conditions((*products, *comparisons, *single.values()))
         smallest = self.resizer.failing_recipes[self.start_sizes]
-        return Boundary(smallest, tuple(told), tuple(self._nearest_holding_sizes()))
+        return Boundary(smallest, conditions, tuple(self._nearest_holding_sizes()))
 
     def _select_needed_conditions(
-            self, told: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
-        """Those that every case which failed meets: two axes may be found to matter that stand in
-        for a third.
-        """
-        failed = [sizes.by_axis for sizes, fails in self.resizer.known_sizes.items() if fails]
-        return tuple(each for each in told if not each.is_settled or all(
-            is_needed(part, failed) for part in parts_of(f"Fails where {each.words}")))
+            self, conditions: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
+        """The conditions that all failing cases meet; the others only seemed to matter."""
+        failing = [sizes.by_axis for sizes, fails in self.resizer.known_sizes.items() if fails]
+
+        def is_met_by_all(condition: BoundaryCondition) -> bool:
+            parts = parts_of(f"Fails where {condition.words}")
+            return all(is_needed(part, failing) for part in parts)
+
+        return tuple(each for each in conditions if not each.is_settled or is_met_by_all(each))
 
     @property
     def _axes(self) -> tuple[str, ...]:
-        """Those that can be moved one by one from here; of two that happen to be equal, each
-        alone.
-        """
+        """The axes that can be moved one by one, be two of them of equal length by chance."""
         axes = self.resizer.axes
         return tuple(axis for axis in axes if "=" not in axis
                      or axis.partition("=")[0] not in axes)
 
     @property
     def _large_axes(self) -> tuple[str, ...]:
-        return tuple(axis for axis in self._axes if length_along(self.start_sizes, axis)
-                     >= _least_told(axis))
+        return tuple(axis for axis in self._axes
+                     if length_along(self.start_sizes, axis) >= _least_told(axis))
 
     def _screened_axes(self) -> tuple[str, ...]:
-        """Of the axes whose small length needs no reason, those of which a larger one holds,
-        together with others.
-        """
+        """The axes whose small length needs no reason, and which may hold at a larger one."""
         # a small case may be all that fails: larger ones are put, to see whether they hold
         small = [axis for axis in self._axes if axis not in self._large_axes]
         suspicious: dict[str, None] = {}
@@ -278,7 +282,7 @@ class _BoundarySearch:
             # several axes at once, since most screens fail as well and need no second look
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
-        for one, other in (*_PAIRED_AXES, *(pair[::-1] for pair in _PAIRED_AXES)):
+        for one, other in (("T", "S"), ("D", "Dv"), ("S", "T"), ("Dv", "D")):
             if (one in small and other in self._large_axes
                 and self._holds_at_one_length(one, other)):
                 suspicious[one] = None
@@ -286,189 +290,179 @@ class _BoundarySearch:
         return tuple(suspicious)
 
     def _holds_at_one_length(self, one: str, other: str) -> bool:
-        """Whether it holds with the first of two axes as long as the second."""
-        return (self.resizer.fails(move_axis(self.start_sizes, one,
-                                             length_along(self.start_sizes, other))) is False)
+        """Whether the case holds with the first of two axes as long as the second."""
+        length = length_along(self.start_sizes, other)
+        return self.resizer.fails(move_axis(self.start_sizes, one, length)) is False
 
     def _move_one_axis(self, axis: str) -> Callable[[int], Sizes]:
         """The sizes with another length of this axis."""
         return lambda value: move_axis(self.start_sizes, axis, value)
 
-    def _profile_axis(self, axis: str, at: Callable[[int], Sizes]) -> None:
-        """The condition on one axis, with the sizes `at` each length; of blocks the least that
-        fails is kept.
+    def _profile_axis(self, axis: str, sizes_at: Callable[[int], Sizes]) -> None:
+        """Finds the condition on one axis. sizes_at: the sizes with a length of it. Of a rule of
+        blocks, the least length that fails becomes the start.
         """
         # what the shrinking has put counts, too
-        here, known = length_along(self.start_sizes, axis), self._known_lengths(axis, at)
+        here, known_lengths = length_along(self.start_sizes, axis), self._known_lengths(axis, sizes_at)
         # four times the failing length shows whether it ends; 512 is the largest usual block
         top = min(_LONGEST_TRIED.get(axis, _MOST_HEADS), max(512, 4 * here))
-        condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
+        condition = narrow_condition(known_lengths, here, top, lambda value: self.resizer.fails(sizes_at(value)))
         # a plain threshold needs no second look: chance makes other rules out of it
         while (condition and condition.rule is not LengthRule.FROM
-               and (chance := self._held_by_chance(here, known, at))):
+               and (chance := self._held_by_chance(here, known_lengths, sizes_at))):
             # it fails there with other entries
-            known[chance] = True
-            condition = narrow_condition(known, here, top,
-                                         lambda value: self.resizer.fails(at(value)))
+            known_lengths[chance] = True
+            condition = narrow_condition(known_lengths, here, top,
+                                         lambda value: self.resizer.fails(sizes_at(value)))
         if condition and condition.rule is LengthRule.UP_TO:
-            condition = replace(condition, n=self._last_failing_length(condition, known, at))
-            known = self._known_lengths(axis, at)
+            condition = replace(condition, n=self._last_failing_length(condition, known_lengths, sizes_at))
+            known_lengths = self._known_lengths(axis, sizes_at)
         if condition and condition.rule is not LengthRule.FROM:
             # rules that are fitted to what was put are tried on what was not
-            tried = dict.fromkeys(lengths_to_try(here, top))
-            fresh = [value for value in tried if 1 <= value <= top and value not in known]
-            condition = condition if self._is_confirmed(condition, fresh, at) else None
+            fresh = [value for value in dict.fromkeys(lengths_to_try(here, top))
+                     if 1 <= value <= top and value not in known_lengths]
+            if not self._is_confirmed(condition, fresh, sizes_at):
+                condition = None
         if (condition and condition.rule in ENDING_RULES
-            and self._mistake_fades(condition, known, at)):
+            and self._mistake_fades(condition, known_lengths, sizes_at)):
             condition = None
         if condition and condition.rule in BLOCK_RULES:
-            here = min(value for value, failed in known.items() if failed)
+            here = min(value for value, fails in known_lengths.items() if fails)
             # what other axes are moved beside is the least length at which the rule is met
-            self.start_sizes = at(here)
-        self.found_profiles[axis] = LengthProfile(here, condition, self._known_lengths(axis, at),
-                                                  not self.resizer.is_spent)
+            self.start_sizes = sizes_at(here)
+        self.found_profiles[axis] = LengthProfile(
+            here, condition, self._known_lengths(axis, sizes_at), not self.resizer.is_spent)
 
-    def _held_by_chance(self, here: int, known: Mapping[int, bool],
-                        at: Callable[[int], Sizes]) -> int | None:
-        """A longer length that fails with other entries, where one or two alone speak against a
-        plain threshold: an output of few whole numbers may be right by chance.
+    def _held_by_chance(self, here: int, known_lengths: Mapping[int, bool],
+                        sizes_at: Callable[[int], Sizes]) -> int | None:
+        """A longer length that holds, but fails with other entries. Asked where only one or two
+        such lengths contradict a plain threshold: few whole numbers may come out right by chance.
         """
-        longer = [value for value, failed in known.items() if not failed and value > here]
+        longer = [value for value, fails in known_lengths.items() if not fails and value > here]
         if len(longer) > MOST_HELD_BY_CHANCE or self.resizer.is_spent:
             return None
-        return next((value for value in longer if self.resizer.holds_by_chance(at(value))), None)
+        return next((value for value in longer if self.resizer.holds_by_chance(sizes_at(value))), None)
 
     def _is_confirmed(self, condition: LengthCondition, fresh: Sequence[int],
-                      at: Callable[[int], Sizes]) -> bool:
-        """Whether two further lengths fare as it says: one that should fail and one that should
-        hold.
-        """
+                      sizes_at: Callable[[int], Sizes]) -> bool:
+        """Whether one further length that should fail does, and one that should hold."""
         for should_fail in (True, False):
-            # the longest first: it is furthest from the lengths that the rule was fitted to
-            value = next((each for each in reversed(fresh)
-                          if condition.includes(each) is should_fail), None)
-            if value and self.resizer.fails(at(value)) is (not should_fail):
+            values = [each for each in fresh if condition.includes(each) is should_fail]
+            # the longest: it is furthest from the lengths that the rule was fitted to
+            if values and self.resizer.fails(sizes_at(values[-1])) is (not should_fail):
                 return False
         return True
 
-    def _known_lengths(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
-        """How the lengths of an axis fared so far, with the sizes `at` each."""
-        return {length_along(sizes, axis): failed
-                for sizes, failed in self.resizer.known_sizes.items()
-                if at(length_along(sizes, axis)) == sizes}
+    def _known_lengths(self, axis: str, sizes_at: Callable[[int], Sizes]) -> dict[int, bool]:
+        """Whether the case fails, by each length that was put."""
+        return {length_along(sizes, axis): fails
+                for sizes, fails in self.resizer.known_sizes.items()
+                if sizes_at(length_along(sizes, axis)) == sizes}
 
-    def _mistake_fades(self, condition: LengthCondition, fared: Mapping[int, bool],
-                       at: Callable[[int], Sizes]) -> bool:
-        """Whether what is wrong becomes less and less, and lies within rounding beyond the last
-        length that fails: with more keys, or features, a mistake that is made at all of them shows
-        less.
+    def _mistake_fades(self, condition: LengthCondition, known_lengths: Mapping[int, bool],
+                       sizes_at: Callable[[int], Sizes]) -> bool:
+        """Whether a mistake at all lengths shows less and less, and lies within rounding beyond
+        the last length that fails.
 
         Then both lengths are off by as much, but for their entries. That e of n cases at the one
-        are further off than all n at the other would come about with a probability of C(2n - e, n)
-        / C(2n, n).
+        are further off than all n at the other has a probability of C(2n - e, n) / C(2n, n).
         """
-        beyond = min((value for value, failed in fared.items() if not failed and value
-                      > condition.n), default=0)
-        if not beyond:
+        longer = [value for value, fails in known_lengths.items() if not fails and value > condition.n]
+        if not longer:
             return False
-        inside, outside = (self.resizer.margins_of(at(value), _COMPARED_SEEDS)
-                           for value in (condition.n, beyond))
-        if not inside or len(inside) != len(outside):
+        failing = self.resizer.margins_of(sizes_at(condition.n), _COMPARED_SEEDS)
+        holding = self.resizer.margins_of(sizes_at(min(longer)), _COMPARED_SEEDS)
+        if not failing or len(failing) != len(holding):
             return False
-        further = sum(each > max(outside) for each in inside)
-        return (comb(2 * len(inside) - further, len(inside))
-                > MISSED_SHARE * comb(2 * len(inside), len(inside)))
+        cases, further = len(failing), sum(each > max(holding) for each in failing)
+        return comb(2 * cases - further, cases) > MISSED_SHARE * comb(2 * cases, cases)
 
-    def _last_failing_length(self, condition: LengthCondition, known: Mapping[int, bool],
-                             at: Callable[[int], Sizes]) -> int:
+    def _last_failing_length(self, condition: LengthCondition, known_lengths: Mapping[int, bool],
+                             sizes_at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
-        low = max(value for value, failed in known.items() if failed and value <= condition.n)
-        high = min(value for value, failed in known.items() if not failed and value > low)
+        low = max(value for value, fails in known_lengths.items() if fails and value <= condition.n)
+        high = min(value for value, fails in known_lengths.items() if not fails and value > low)
         while high - low > 1 and not self.resizer.is_spent:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.resizer.fails(at(middle)) else (low, middle)
+            low, high = (middle, high) if self.resizer.fails(sizes_at(middle)) else (low, middle)
         return low
 
     def _is_told(self, axis: str) -> bool:
-        """Whether it matters: it is no threshold so low that it needs no reason, and something
-        smaller holds.
+        """Whether the axis matters: its threshold is not so low that it needs no reason, and
+        something smaller holds.
         """
-        found = self.found_profiles.get(axis)
-        if found is None:
+        profile = self.found_profiles.get(axis)
+        if profile is None:
             return False
-        if found.condition and not found.is_threshold:
-            return (found.nearest_holding is not None
-                    and not found.may_be_chance(self.resizer.seeds))
+        if profile.condition and not profile.is_threshold:
+            return (profile.nearest_holding is not None
+                    and not profile.may_be_chance(self.resizer.seeds))
         # up to so few it needs no reason that all goes well, and nothing is learned of a mistake
-        if found.failing_length < _least_told(axis) or found.largest_holding_below is None:
+        if profile.failing_length < _least_told(axis) or profile.largest_holding_below is None:
             return False
         return not self._is_by_chance(axis)
 
     def _is_by_chance(self, axis: str) -> bool:
-        """Whether a case that fails with some entries only may hold for no other reason than that
-        it has fewer heads, or less of a length that follows no rule.
+        """Whether a case that fails only with some entries may hold merely because it has fewer
+        heads, or less of a length that follows no rule.
 
         If each of n heads went wrong by itself, so that a case fails with a probability of p, then
         one with m of them would hold with (1 - p)^(m/n).
         """
-        here = self.found_profiles[axis].failing_length
-        below = self.found_profiles[axis].largest_holding_below
-        if (axis not in LEAST_TOLD_LENGTHS
-            and self.found_profiles[axis].condition) or self.resizer.seeds <= MIN_SEEDS or not below:
+        profile = self.found_profiles[axis]
+        follows_rule = axis not in LEAST_TOLD_LENGTHS and profile.condition is not None
+        less = profile.largest_holding_below
+        if follows_rule or self.resizer.seeds <= MIN_SEEDS or not less:
             return False
         if axis not in self._by_chance:
             # entries of their own: those that the search has used have decided what it found
-            fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _CHANCE_SEEDS)
+            fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, less), _CHANCE_SEEDS)
             share = self.resizer.how_often(self.start_sizes, _CHANCE_SEEDS) / len(_CHANCE_SEEDS)
-            self._by_chance[axis] = (fewer > 0
-                                     or (1 - share) ** (len(_CHANCE_SEEDS) * below / here)
-                                     > MISSED_SHARE)
+            cases = len(_CHANCE_SEEDS) * less / profile.failing_length
+            self._by_chance[axis] = fewer > 0 or (1 - share) ** cases > MISSED_SHARE
         return self._by_chance[axis]
 
     def _describe_axis(self, axis: str) -> BoundaryCondition:
-        found, name = self.found_profiles[axis], self._axis_name(axis)
-        if found.largest_holding_below is None:
-            below = found.nearest_holding
-        else:
-            below = found.largest_holding_below
-        if not found.is_settled:
-            return BoundaryCondition((name,), f"{name} = {found.failing_length}",
-                                     f"{name} = {below}", is_settled=False)
-        if found.condition is None:
-            return BoundaryCondition((name,),
-                                     f"{name} = {found.failing_length}, "
-                                     f"though not at every {name} beyond",
-                                     f"{name} = {below}")
-        if found.is_threshold:
-            return BoundaryCondition((name,), found.condition.format_for_axis(name),
-                                     f"{name} = {below}")
-        holding = found.nearest_holding
-        if found.condition.rule is LengthRule.UP_TO:
-            holding = found.condition.n + 1
-        return BoundaryCondition((name,), found.condition.format_for_axis(name),
-                                 f"{name} = {holding}")
+        profile, name = self.found_profiles[axis], self._axis_name(axis)
+        condition, here = profile.condition, f"{name} = {profile.failing_length}"
+        holding = profile.largest_holding_below
+        if condition and not profile.is_threshold and profile.is_settled:
+            holding = None
+        if holding is None:
+            holding = profile.nearest_holding
+        if not profile.is_settled:
+            return BoundaryCondition((name,), here, f"{name} = {holding}", is_settled=False)
+        if condition is None:
+            here += f", though not at every {name} beyond"
+            return BoundaryCondition((name,), here, f"{name} = {holding}")
+        if condition.rule is LengthRule.UP_TO:
+            holding = condition.n + 1
+        return BoundaryCondition((name,), condition.format_for_axis(name), f"{name} = {holding}")
 
     def _axis_name(self, axis: str) -> str:
-        """Query heads, unless it is found out that key heads or groups count."""
+        """The axis that counts: query heads, unless it turns out to be key heads or groups."""
         if axis not in {"G", "Hkv"}:
             return _AXIS_NAMES.get(axis, axis)
         here, other = length_along(self.start_sizes, axis), "Hkv" if axis == "G" else "G"
-        profiles = self.found_profiles
-        is_alike = other in profiles and profiles[other].condition == profiles[axis].condition
-        if is_alike and not self.found_profiles[axis].is_threshold:
+        profile, profile_of_other = self.found_profiles[axis], self.found_profiles.get(other)
+        if (profile_of_other and profile_of_other.condition == profile.condition
+                and not profile.is_threshold):
             return "H"
         if self.resizer.is_spent:
             if axis == "Hkv" and length_along(self.start_sizes, "G") == 1:
                 return "H"
             return _AXIS_NAMES.get(axis, axis)
         # as many query heads on fewer key heads: if that fails, it is query heads that count
-        few = [max(few, length_along(self.start_sizes, other)) for few in (1, 2) if few < here]
-        shared = (move_axis(move_axis(self.start_sizes, axis, each), other, -(-here // each))
-                  for each in few)
-        return "H" if any(map(self.resizer.fails, shared)) else _AXIS_NAMES.get(axis, axis)
+        for least in (1, 2):
+            if least < here:
+                few = max(least, length_along(self.start_sizes, other))
+                shared = move_axis(move_axis(self.start_sizes, axis, few), other, -(-here // few))
+                if self.resizer.fails(shared):
+                    return "H"
+        return _AXIS_NAMES.get(axis, axis)
 
     def _find_related_lengths(self) -> Iterator[BoundaryCondition]:
-        """How two lengths compare, where single ones do not explain what was seen."""
+        """Compares two lengths, where thresholds of single ones do not explain the verdicts."""
         for one, other in _PAIRED_AXES:
             difference = (length_along(self.start_sizes, one)
                           - length_along(self.start_sizes, other))
@@ -477,34 +471,31 @@ class _BoundarySearch:
             if all(self.found_profiles[axis].is_threshold and axis not in self._suspicious_axes
                    and not are_near for axis in odd):
                 continue
-            if len(odd) == len((one, other)) and (apart := self._find_least_difference(*odd)):
-                yield apart
+            if len(odd) == 2 and (condition := self._find_least_difference(one, other)):
+                yield condition
             elif odd and (relation := self._compare_lengths(one, other)):
                 for axis in odd:
                     if are_near or not self.found_profiles[axis].is_threshold:
                         del self.found_profiles[axis]
                 self._holding_sizes += self._holding_at_other_lengths(one, other)[:1]
-                if self._may_equal(one, other):
-                    holding = HOLDING[relation]
-                else:
-                    holding = HOLDING_APART[relation]
+                opposites = HOLDING if self._may_equal(one, other) else HOLDING_APART
                 yield BoundaryCondition((one, other), f"{one} {relation} {other}",
-                                        f"{one} {holding} {other}")
-                # with the comparison known, the second length may still have a threshold of its
-                # own
+                                        f"{one} {opposites[relation]} {other}")
+                # the second length may have a threshold of its own beside the comparison
                 if are_near:
                     self._profile_axis(other, self._move_axes_together(one, other))
 
     def _move_axes_together(self, one: str, other: str) -> Callable[[int], Sizes]:
         """The sizes with another length of the second axis, and the first moved by as much."""
-        by = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
-        return lambda value: move_axis(move_axis(self.start_sizes, one, max(1, value + by)), other,
-                                       value)
+        gap = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
+
+        def move(value: int) -> Sizes:
+            return move_axis(move_axis(self.start_sizes, one, max(1, value + gap)), other, value)
+
+        return move
 
     def _find_least_difference(self, one: str, other: str) -> BoundaryCondition | None:
-        """That one length exceeds the other by so many at the least, where more than one: both are
-        moved by as much.
-        """
+        """The condition that one length exceeds the other by at least two."""
         long, short = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis),
                              reverse=True)
         here, there = length_along(self.start_sizes, long), length_along(self.start_sizes, short)
@@ -512,35 +503,34 @@ class _BoundarySearch:
             return None
         # far from where it was found, so that a difference is told from two thresholds
         both = move_axis(self.start_sizes, short, there + _LENGTHENED_BY)
-        if [self.resizer.fails(move_axis(both, long, here + _LENGTHENED_BY - less))
-            for less in (0, 1)] != [True, False]:
+        failing = move_axis(both, long, here + _LENGTHENED_BY)
+        holding = move_axis(both, long, here + _LENGTHENED_BY - 1)
+        if self.resizer.fails(failing) is not True or self.resizer.fails(holding) is not False:
             return None
         for axis in (one, other):
             del self.found_profiles[axis]
-        self._holding_sizes.append(move_axis(both, long, here + _LENGTHENED_BY - 1))
-        by = here - there - 1
-        return BoundaryCondition((long, short), f"{long} > {short} + {by}",
-                                 f"{long} = {short} + {by}")
+        self._holding_sizes.append(holding)
+        gap = here - there - 1
+        return BoundaryCondition((long, short), f"{long} > {short} + {gap}",
+                                 f"{long} = {short} + {gap}")
 
     def _compare_lengths(self, one: str, other: str) -> str:
-        """The comparison that two rounds of three cases bear out; empty if none is. The longer
-        length of the first is the shorter of the second: this tells a comparison from a length
-        that happens to hold.
+        """The comparison that two rounds of three cases bear out; empty if there is none.
+
+        The longer length of the first round is the shorter of the second: this tells a comparison
+        from a length that happens to hold.
         """
-        least = (max(length_along(self.start_sizes, one), length_along(self.start_sizes, other))
-                 + 13)
-        seen = set()
+        least = max(length_along(self.start_sizes, axis) for axis in (one, other)) + 13
+        comparisons = set()
         for base in (least, least + 7):
             trio = ((base + 7, base), (base, base), (base, base + 7))
             sizes = [move_axis(move_axis(self.start_sizes, one, a), other, b) for a, b in trio]
-            seen.add(self._choose_comparison(*map(self.resizer.fails, sizes)))
-        return seen.pop() if len(seen) == 1 else ""
+            comparisons.add(self._choose_comparison(*map(self.resizer.fails, sizes)))
+        return comparisons.pop() if len(comparisons) == 1 else ""
 
     @staticmethod
     def _choose_comparison(longer: bool | None, same: bool | None, shorter: bool | None) -> str:
-        """The comparison that these cases bear out; some clauses have none with both of one
-        length.
-        """
+        """The comparison that three verdicts bear out; some clauses have no `same`."""
         if longer is None or shorter is None:
             return ""
         if same is None:
@@ -548,36 +538,34 @@ class _BoundarySearch:
         return RELATIONS.get((longer, same, shorter), "")
 
     def _may_equal(self, one: str, other: str) -> bool:
-        """Whether a case with both of one length was put."""
+        """Whether a case was put in which both have one length."""
         return any(length_along(sizes, one) == length_along(sizes, other)
                    for sizes in self.resizer.known_sizes)
 
     def _find_joint_conditions(self) -> Iterator[BoundaryCondition]:
-        """Products of two axes that have to be large together: what one lacks the other makes up
-        for.
-        """
+        """Products of two axes, where the one can make up for what the other lacks."""
         heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
         # pairs whose product is the size of something: a grid, logits, a tile of either operand
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
-            if ({one, other} <= set(self._axes) and self._may_multiply(one, other)
-                and self._makes_up(one, other)):
-                n = length_along(self.start_sizes, one) * length_along(self.start_sizes, other)
-                least, held = self._least_product(one, other, n), self._held_product(one, other)
-                for axis in (one, other):
-                    self.found_profiles.pop(axis, None)
-                name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
-                    "Hkv", "H")
-                if "Hkv" in (one, other) and "Hkv" not in name:  # it was found in key heads
-                    groups = length_along(self.start_sizes, "G")
-                    held *= groups
-                    least = held + 1 if groups > 1 else least
-                self._holding_sizes += self._holding_sizes_below(one, other)[:1]
-                yield BoundaryCondition((one, other), f"{name} ≥ {least}", f"{name} = {held}")
+            if not ({one, other} <= set(self._axes) and self._may_multiply(one, other)
+                    and self._makes_up(one, other)):
+                continue
+            n = length_along(self.start_sizes, one) * length_along(self.start_sizes, other)
+            least, most = self._least_product(one, other, n), self._holding_product(one, other)
+            for axis in (one, other):
+                self.found_profiles.pop(axis, None)
+            name = f"{one}·{other}".replace("Hkv", "H")
+            if one == "B":
+                name = f"B·{self._heads_that_count(other, least)}"
+            if "Hkv" in (one, other) and "Hkv" not in name:  # it was found in key heads
+                groups = length_along(self.start_sizes, "G")
+                most *= groups
+                least = most + 1 if groups > 1 else least
+            self._holding_sizes += self._holding_sizes_below(one, other)[:1]
+            yield BoundaryCondition((one, other), f"{name} ≥ {least}", f"{name} = {most}")
 
     def _heads_that_count(self, axis: str, least: int) -> str:
-        """Query heads, unless as many of them that share fewer key heads hold; another axis is
-        itself.
-        """
+        """Query heads, unless as many that share fewer key heads hold."""
         if axis != "Hkv" or "G" not in self._axes:
             return axis.replace("Hkv", "H")
         # some clauses have no case without groups
@@ -585,40 +573,36 @@ class _BoundarySearch:
             twice = (move_axis(sizes, "G", 2 * groups)
                      for sizes in self._holding_sizes_below("B", axis)[:1])
             return "H" if any(map(self.resizer.fails, twice)) else "Hkv"
-        pairs = [(B, -(-least // (2 * B))) for B in (length_along(self.start_sizes, "B"), 1, 2)]
-        one_group = [move_axis(move_axis(self.start_sizes, "B", B), "Hkv", Hkv)
-                     for B, Hkv in pairs if B * Hkv < least]
-        shared = (move_axis(sizes, "G", 2) for sizes in one_group)
-        fared = [self.resizer.fails(sizes) for sizes in shared]
-        return "Hkv" if False in fared and True not in fared else "H"
+        verdicts = []
+        for B in (length_along(self.start_sizes, "B"), 1, 2):
+            key_heads = -(-least // (2 * B))
+            if B * key_heads < least:
+                one_group = move_axis(move_axis(self.start_sizes, "B", B), "Hkv", key_heads)
+                verdicts.append(self.resizer.fails(move_axis(one_group, "G", 2)))
+        return "Hkv" if False in verdicts and True not in verdicts else "H"
 
     def _may_multiply(self, one: str, other: str) -> bool:
-        are_told = [axis in self.found_profiles and self.found_profiles[axis].is_threshold
-                    and self._is_told(axis)
-                    for axis in (one, other)]
-        return any(are_told) if one == "B" else all(are_told)
+        thresholds = [axis for axis in (one, other) if axis in self.found_profiles
+                      and self.found_profiles[axis].is_threshold and self._is_told(axis)]
+        return len(thresholds) >= (1 if one == "B" else 2)
 
     def _makes_up(self, one: str, other: str) -> bool:
-        """Whether it fails as well with the longer of the two cut to half and the other made twice
-        as long.
-        """
+        """Whether the case still fails with the longer axis halved and the other doubled."""
         a, b = length_along(self.start_sizes, one), length_along(self.start_sizes, other)
         long, short = (one, other) if a > b else (other, one)
         half = -(-max(a, b) // 2)
         if half == max(a, b):
             return False
-        return (self.resizer.fails(move_axis(move_axis(self.start_sizes, long, half), short,
-                                             2 * min(a, b))) is True)
+        sizes = move_axis(move_axis(self.start_sizes, long, half), short, 2 * min(a, b))
+        return self.resizer.fails(sizes) is True
 
     def _least_product(self, one: str, other: str, n: int) -> int:
-        """The least product that fails, looked for with one of the shorter axis, or with two if it
-        holds at one.
-        """
+        """The least product that fails, with one or two of the shorter axis."""
         short, long = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis))
         # with one of the short axis the product is the long one, which can be told to the unit
         for few in (1, 2):
             with_few = move_axis(self.start_sizes, short, few)
-            low, high = self._held_product(one, other) // few, -(-n // few)
+            low, high = self._holding_product(one, other) // few, -(-n // few)
             if not self.resizer.fails(move_axis(with_few, long, high)):
                 continue
             while high - low > 1 and not self.resizer.is_spent:
@@ -632,21 +616,19 @@ class _BoundarySearch:
             divisors = [each for each in range(3, math.isqrt(odd) + 1) if odd % each == 0]
             odd_sizes = (move_axis(move_axis(self.start_sizes, short, each), long, odd // each)
                          for each in divisors)
-            is_odd_less = few > 1 and any(map(self.resizer.fails, odd_sizes))
-            return min(n, odd if is_odd_less else few * high)
+            if few > 1 and any(map(self.resizer.fails, odd_sizes)):
+                return min(n, odd)
+            return min(n, few * high)
         return n
 
-    def _held_product(self, one: str, other: str) -> int:
-        """The largest product that is known to hold below the smallest failing one, all other axes
-        as they are.
-        """
-        return next((length_along(sizes, one) * length_along(sizes, other)
-                     for sizes in self._holding_sizes_below(one, other)), 0)
+    def _holding_product(self, one: str, other: str) -> int:
+        """The largest product that holds below the smallest that fails."""
+        for sizes in self._holding_sizes_below(one, other):
+            return length_along(sizes, one) * length_along(sizes, other)
+        return 0
 
     def _holding_sizes_below(self, one: str, other: str) -> list[Sizes]:
-        """What is known to hold with a smaller product of two axes, all others as they are; the
-        largest first.
-        """
+        """Sizes that hold at a smaller product of two axes; the largest first."""
         def product(sizes: Sizes) -> int:
             return length_along(sizes, one) * length_along(sizes, other)
 
@@ -655,17 +637,20 @@ class _BoundarySearch:
         return sorted(smaller, key=product, reverse=True)
 
     def _holding_at_other_lengths(self, one: str, other: str) -> list[Sizes]:
-        """What is known to hold with other lengths of two axes, all others as they are."""
-        return [sizes for sizes, failed in self.resizer.known_sizes.items() if not failed
-                and move_axis(move_axis(self.start_sizes, one, length_along(sizes, one)), other,
-                              length_along(sizes, other)) == sizes]
+        """Sizes that hold at other lengths of two axes, with all others fixed."""
+        holding = []
+        for sizes, fails in self.resizer.known_sizes.items():
+            moved_one = move_axis(self.start_sizes, one, length_along(sizes, one))
+            if not fails and move_axis(moved_one, other, length_along(sizes, other)) == sizes:
+                holding.append(sizes)
+        return holding
 
     def _nearest_holding_sizes(self) -> Iterator[Sizes]:
         """The nearest sizes that hold, of each axis or pair of axes that matters."""
         yield from self._holding_sizes
-        for axis, found in self.found_profiles.items():
-            if self._is_told(axis) and found.nearest_holding is not None:
-                yield move_axis(self.start_sizes, axis, found.nearest_holding)
+        for axis, profile in self.found_profiles.items():
+            if self._is_told(axis) and profile.nearest_holding is not None:
+                yield move_axis(self.start_sizes, axis, profile.nearest_holding)
 
 
 def _least_told(axis: str) -> int:

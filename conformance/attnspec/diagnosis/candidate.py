@@ -1,10 +1,9 @@
-"""Faults as candidates for what went wrong: each is put the very calls of the failing case, in the
-subject's place.
+"""Puts faults of the catalogue the very calls of a failing case, in the subject's place.
 
 Clauses have their say, too: which keywords a suspected fault needs, and whether it breaks what the
-subject holds. The matrix of the spec (`spec/refutations.json`) chooses the clauses; each is then
-put to the subject and, in its place, to the suspects, on the same few cases. The matrix alone
-would speak of another subject: one that takes every keyword.
+subject holds. The matrix of the spec (`spec/refutations.json`) chooses the clauses. Each is put to
+the subject and, in its place, to the suspects, on the same few cases: the matrix alone would speak
+of a subject that takes every keyword.
 """
 
 from __future__ import annotations
@@ -50,15 +49,11 @@ NOISE_SEEDS = (1, 2)
 """Seeds of the rounding errors that are put into a fault to see how far rounding moves it."""
 
 ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
-"""What is known of a fault's backward pass: it takes every keyword, and nothing of the forward
-pass.
-"""
+"""A fault's backward pass: it takes every keyword, and nothing of the forward pass."""
 
 
 class FaultCandidate:
-    """Puts a fault the calls that a subject was put, in their order, each no sooner than it is
-    asked for.
-    """
+    """Puts a fault the calls that a subject was put, in their order, each when it is asked for."""
 
     def __init__(self, fault: Fault, bar: ComparisonStandard,
                  calls: Sequence[tuple[AnyProblem, str]]) -> None:
@@ -67,42 +62,44 @@ class FaultCandidate:
         self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}
 
     def answer_call(self, index: int, *, noise: int = 0) -> LoggedCall:
-        """The call of this number, and all before it; noise: 0 for none, or the seed of rounding
-        errors put in.
+        """Answers the call with this index, after all before it.
+
+        noise: the seed of the rounding errors that are put in; 0 for none.
         """
         if noise not in self._put:
             # a fault may have a memory: with other roundings it is another one, and is put every call anew
-            docked = as_candidate(self.fault, self._bar.subject, self._bar.conventions)
-            self._put[noise] = noisy(docked,
-                                     Noise(self._bar.precision, noise)) if noise else docked, []
-        docked, steps = self._put[noise]
+            subject = as_candidate(self.fault, self._bar.subject, self._bar.conventions)
+            if noise:
+                subject = noisy(subject, Noise(self._bar.precision, noise))
+            self._put[noise] = subject, []
+        subject, steps = self._put[noise]
         while len(steps) <= index:
-            step = log_call(docked, *self._calls[len(steps)])
+            step = log_call(subject, *self._calls[len(steps)])
             # arrays are held only where it counts whether a later call overwrites them
             steps.append(step if self._bar.aspect is Aspect.KEPT else step.without_memory)
         return steps[index]
 
     @property
     def calls_answered(self) -> int:
-        """How many calls were put so far, without noise."""
+        """How many calls were put so far without noise."""
         return len(self._put[0][1]) if 0 in self._put else 0
 
     @property
     def remembered_count(self) -> int:
-        """How many calls are remembered, those with noise too."""
+        """How many calls are remembered, with and without noise."""
         return sum(len(steps) for _, steps in self._put.values())
 
     def shake_call(self, index: int) -> Iterator[LoggedCall]:
-        """The call with rounding errors put in, several times."""
+        """Answers the call with rounding errors put in, once for each seed."""
         return (self.answer_call(index, noise=seed) for seed in NOISE_SEEDS)
 
 
 def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str]) -> Subject:
-    """The fault, freshly made, in the place of the subject: under its declaration and with its
-    variants, with its pairs where no keyword says them, and with its answer to a row that sees no
-    key.
+    """A fresh copy of the fault in the place of the subject.
+
+    It has the subject's declaration, its variants, its convention of rotary pairs, and its answer
+    to a row that sees no key.
     """
-    # a fault's function knows no other storage or shape of arrays
     # a fault's function knows no other storage or shape of arrays
     subject = replace(subject, takes_own_layout=False)
     function = fault.function
@@ -125,110 +122,88 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
 
 def _answer_hidden_rows(function: Callable[..., Returned],
                         conventions: Mapping[str, str]) -> Callable[..., Returned]:
-    """The function with rows that see no key as the conventions have them: a fault may hide keys
-    that are seen by the definition. What is wrong about how a fault hides keys stays as wrong as
-    it is.
+    """The function, with the conventions' answer in rows that see no key.
+
+    A fault may see keys that the definition hides. How it hides keys stays as wrong as it is.
     """
-    if not any(conventions.get(name) in _HIDING_STAGES for name in conventions
-               if name.partition(".")[0] == "hidden_row"):
+    answers = {answer for name, answer in conventions.items()
+               if name.partition(".")[0] == "hidden_row"}
+    if not answers & _HIDING_STAGES.keys():
         return function
 
     def attend(*inputs: Array, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
         """What the function answers to query (B,H,T,D) or (B,T,M), key and value."""
         # conventions may differ by what hides the keys
-        given = {name for name, value in keywords.items() if value is not None
-                 and value is not False}
-        hide = _HIDING_STAGES.get(of_hidden_rows(conventions, given), sound.hide)
+        present = {name for name, value in keywords.items()
+                   if value is not None and value is not False}
+        hide = _HIDING_STAGES.get(of_hidden_rows(conventions, present), sound.hide)
         with computing(as_computed(replace(SOUND, hide=hide, lse=_lse_of_seen))):
             return function(*inputs, **keywords)
     return attend
 
 
 def _level_empty_rows(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are 0, unless there
-    are sinks.
-    """
+    """Logits (B,H,T,S), hidden ones -inf; all 0 in rows without a visible key or a sink."""
     return _fill_empty_rows(sound.hide(logits, work), work, 0.0)
 
 
 def _spoil_empty_rows(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), hidden ones -inf; in a row without a visible key all are NaN, unless there
-    are sinks.
-    """
+    """Logits (B,H,T,S), hidden ones -inf; all NaN in rows without a visible key or a sink."""
     return _fill_empty_rows(sound.hide(logits, work), work, np.nan)
 
 
-def _lse_of_seen(joined: Array, work: PreparedCall) -> Array:
-    """The log-sum-exps (B,H,T) of logits and sinks (B,H,T,S+·), -inf where there are none."""
-    return log_sum_exp(_fill_empty_rows(joined, work, -np.inf))
+def _lse_of_seen(logits: Array, work: PreparedCall) -> Array:
+    """Log-sum-exps (B,H,T) of logits and sinks (B,H,T,S+·), -inf where there are none."""
+    return log_sum_exp(_fill_empty_rows(logits, work, -np.inf))
 
 
 def _fill_empty_rows(logits: Array, work: PreparedCall, value: float) -> Array:
-    """Logits (B,H,T,·) with another value in rows without a visible key, unless there are sinks."""
+    """Logits (B,H,T,·), with the value in all rows without a visible key or a sink."""
     return np.where(find_empty_rows(work), value, logits).astype(logits.dtype)
 
 
 _HIDING_STAGES: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
     "uniform": _level_empty_rows, "nan": _spoil_empty_rows}
-"""By the answer to `hidden_row` that is another than a fault's own, how keys are hidden."""
+"""By the answer to `hidden_row`, how keys are hidden; none for the answer that faults have anyway.
+"""
 
 
 def _may_go_back(subject: Subject) -> bool:
-    """Whether a fault's backward pass, which is of dense attention, can stand beside its function
-    in this place.
-    """
-    declared = subject.declaration
-    return declared.kind is Kind.ATTENTION and declared.form is InputForm.DENSE
+    """Whether a fault's backward pass, one of dense attention, can stand in this place."""
+    declaration = subject.declaration
+    return declaration.kind is Kind.ATTENTION and declaration.form is InputForm.DENSE
 
 
 def _fit_fault_to_subject(fault: Fault, subject: Subject,
                           function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """The fault's function with the signature and the form of answer of the subject."""
+    """The fault's function, with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
     # a fault of a form takes its arrays so already
-    formed = function if fault.form is not InputForm.DENSE else _FORM_WRAPPERS[form](function)
+    in_form = function
+    if fault.form is InputForm.DENSE and form is not InputForm.DENSE:
+        in_form = _FORM_MAKERS[form](partial(_call_function, function))()
     if subject.declaration.kind is not Kind.LAYER:
-        return formed
-    if form is InputForm.DECODER and fault.kind is Kind.ATTENTION:
-        return partial(_answer_as_step, formed, limits)
-    if fault.kind is Kind.ATTENTION:
-        layer = as_layer(partial(_answer_in_layer, function))
-    else:
-        layer = function
-    return partial(_answer_as_layer, layer, limits)
-
-
-def _pack_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function around which sequences are packed: it answers each alone."""
-    return by_sequence(partial(_call_function, function))()
-
-
-def _page_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function around which keys and values lie in pages."""
-    return side_by_side(partial(_call_function, function))()
+        return in_form
+    if fault.kind is not Kind.ATTENTION:
+        return partial(_answer_as_layer, function, limits)
+    if form is InputForm.DECODER:
+        return partial(_answer_as_step, in_form, limits)
+    return partial(_answer_as_layer, as_layer(partial(_answer_in_layer, function)), limits)
 
 
 def _call_function(function: Callable[..., Returned], call: StagedCall) -> Returned:
     return function(call.query, call.key, call.value, **call.given)
 
 
-def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
-    """A dense function around which keys and values are kept in a cache: it is handed them as a
-    past.
-    """
-    return decode_concatenating(partial(_call_function, function))()
-
-
-_FORM_WRAPPERS: Mapping[InputForm,
-                        Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around,
-    InputForm.PAGED: _page_around,
-    InputForm.DECODER: _decode_around}
-"""By form, a dense function in the place of one that takes its arrays so."""
+_FORM_MAKERS: Mapping[InputForm, Callable[[Callable[[Any], Returned]],
+                                          Callable[[], Callable[..., Returned]]]] = {
+    InputForm.PACKED: by_sequence, InputForm.PAGED: side_by_side,
+    InputForm.DECODER: decode_concatenating}
+"""By form, what makes a dense function take its arrays in this form."""
 
 
 def _answer_in_layer(function: Attend, call: LayerCall) -> Returned:
-    """A layer around an attention."""
+    """The answer of a layer around an attention function."""
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
         """The function's output (B,H,T,Dv) and weights (B,H,T,S), whatever it was asked for."""
         keywords = {**inner.given, "return_weights": True}
@@ -238,38 +213,39 @@ def _answer_in_layer(function: Attend, call: LayerCall) -> Returned:
 
 def _answer_as_step(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache: object,
                     **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
-    """A decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and what `decoder`
-    hands back.
+    """The answer of a decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and
+    the next cache.
     """
-    kept: list[object] = []
+    next_caches: list[object] = []
 
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
         """Output (B,H,T,Dv) and weights (B,H,T,S)."""
-        *answer, held = decoder(inner.query, inner.key, inner.value,
-                                **{**inner.given, "return_weights": True, STATE: cache})
-        kept.append(held)
+        inner_keywords = {**inner.given, "return_weights": True, STATE: cache}
+        *answer, next_cache = decoder(inner.query, inner.key, inner.value, **inner_keywords)
+        next_caches.append(next_cache)
         return output_and_weights(tuple(answer))
 
     layer = as_layer(partial(run_layer, stages=LayerStages(attend=attend)))
     answer = _answer_as_layer(layer, limits, *inputs, **keywords)
-    return with_cache(answer, kept[0])  # type: ignore[no-any-return]  # a cache is among it
+    return with_cache(answer, next_caches[0])  # type: ignore[no-any-return]  # a cache is among it
 
 
 def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array,
                      value: Array, *,
                      params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
-    """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output
-    projection that the subject does not have is the identity.
+    """A layer's answer: (B,T,M), or with weights (B,H,T,S) or, averaged, (B,T,S).
+
+    An output projection that the subject does not have is the identity.
     """
     answer = layer(query, key, value, params=_add_output_projection(params), heads=heads,
                    **keywords)
-    is_summed_up = (isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim
-                    == 4)
-    return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
+    if limits.weights == "averaged" and isinstance(answer, tuple) and answer[1].ndim == 4:
+        return answer[0], answer[1].mean(axis=1)
+    return answer
 
 
 def _add_output_projection(params: Mapping[str, Array]) -> Mapping[str, Array]:
-    """The parameters, with the identity for a w_out (H·Dv,M) that is not there."""
+    """The parameters; a missing w_out (H·Dv,M) is the identity."""
     if "w_out" in params:
         return params
     # w_value has a head for each key/value head, w_out takes one for each query head
@@ -282,23 +258,22 @@ def _add_output_projection(params: Mapping[str, Array]) -> Mapping[str, Array]:
 
 
 NO_MISTAKE = Fault("no_mistake", Stage.STATE, "Nothing is wrong.", "never", staged())
-"""Attention as it is defined, put in the place of a fault."""
+"""Attention as it is defined, to stand in the place of a fault."""
 
 MOST_SCORES_OF_SMALL = 2**15
-"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to
-it.
-"""
+"""Scores (B·H·T·S) of a failing case beyond which the panel has to bear a fault out first."""
 
 
 def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
-    """The clause on one case before another evaluator."""
+    """Judges one case of the trial's clause with another evaluator."""
     return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).judge_recipe(recipe)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingCase:
-    """The failing case: every call that the subject was put in judging it.  fails: whether it
-    failed again.  held_recipes: the case at sizes at which the subject does not fail.
+    """A failing case, with every call that was put to the subject while it was judged.
+
+    fails: whether it failed again.  held_recipes: the case at sizes at which the subject holds.
     """
 
     trial: Trial
@@ -320,16 +295,14 @@ class FailingCase:
 
     @property
     def is_defined(self) -> bool:
-        """Whether there is a right answer to all of it: some clauses are about calls that make no
-        sense.
-        """
-        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2]
-                   == step.problem.value.shape[-2]
+        """Whether all its calls have a right answer: some clauses pose calls that have none."""
+        return all(isinstance(step.problem, RotaryProblem)
+                   or step.problem.key.shape[-2] == step.problem.value.shape[-2]
                    for step in self.log)
 
     @property
     def raises(self) -> bool:
-        """Whether the subject raised in it."""
+        """Whether the subject raised an exception in it."""
         return any(step.ending is Ending.RAISED for step in self.log)
 
     @property
@@ -338,8 +311,9 @@ class FailingCase:
         return any(is_poisoned(step.problem) for step in self.log)
 
     def is_explained_by(self, fault: Fault) -> bool:
-        """Whether the fault, put the same calls, answers as the subject did, and fails as well,
-        where attention without a mistake does not; found out once.
+        """Whether the fault answers the same calls as the subject did, and fails as well.
+
+        Attention without a mistake must not do so. It is computed once for each fault.
         """
         if fault.name not in self._explained_by_fault:
             self._explained_by_fault[fault.name] = (self._answers_alike(fault)
@@ -348,8 +322,10 @@ class FailingCase:
 
     @property
     def _is_explained_without_mistake(self) -> bool:
-        """Whether attention without a mistake, but for its answer to a row that sees no key, would
-        be named as well: such a row has no definition, so that answers are not compared there.
+        """Whether attention without a mistake would be named as well, but for rows that see no
+        key.
+
+        Such a row has no definition, so that answers are not compared there.
         """
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
@@ -359,22 +335,22 @@ class FailingCase:
 
     def _answers_alike(self, fault: Fault) -> bool:
         candidate = self._fault_candidate(fault)
-        return all(self._is_alike(candidate, index) for index in range(len(self.log))) and (
-            self.bar.aspect is not Aspect.KEPT
-            or self._keeps_alike(candidate)) and self._convicts(fault)
+        if not all(self._is_alike(candidate, index) for index in range(len(self.log))):
+            return False
+        if self.bar.aspect is Aspect.KEPT and not self._keeps_alike(candidate):
+            return False
+        return self._fails_before(self._in_its_place(fault), self.recipe)
 
     def fault_nearness(self, fault: Fault) -> float:
-        """How near the fault's answers are to the subject's where they are furthest; below 1,
-        nearer than the truth.
+        """How near the fault's answers are to the subject's, in the call where they are furthest.
 
-        No call is put after one where they are further apart than that.
+        Below 1 they are nearer than the truth is. No call is put after one with 1 or more.
         """
         candidate, furthest = self._fault_candidate(fault), 0.0
         for index, step in enumerate(self.log):
-            # the call where they differ most decides: a fault that is right once and far off later
-            # is another
-            furthest = max(furthest,
-                           self._ruler(index).call_nearness(step, candidate.answer_call(index)))
+            # the call where they differ most decides: who is right once may be far off later
+            nearness = self._ruler(index).call_nearness(step, candidate.answer_call(index))
+            furthest = max(furthest, nearness)
             # further than the truth: no later call can make it the nearest
             if furthest >= 1:
                 break
@@ -391,27 +367,24 @@ class FailingCase:
                                             partial(candidate.shake_call, index))
 
     def _keeps_alike(self, candidate: FaultCandidate) -> bool:
-        """Whether answers are kept, or not, by both: asked when all calls are made."""
+        """Whether both keep their answers, or both do not; asked when all calls are made."""
         return all(step.is_kept is candidate.answer_call(index).is_kept
                    for index, step in enumerate(self.log))
 
-    def _convicts(self, fault: Fault) -> bool:
-        return self._fails_before(self._in_its_place(fault), self.recipe)
-
     def is_too_wide(self, fault: Fault) -> bool:
-        """Whether the fault fails where the subject holds, put the failing case before. Found out
-        once.
+        """Whether the fault, after the failing case, fails at sizes where the subject holds.
 
-        One with a memory may fail at other calls than the subject does: it is too wide if it fails
-        at all of them. Asked of a case beside which some hold.
+        A fault with a memory may fail at other calls than the subject does: it is too wide if it
+        fails at all of these sizes. Asked of a case with some `held_recipes`, and computed once
+        for each fault.
         """
         if fault.name not in self._too_wide:
             candidate = self._in_its_place(fault)
-            is_told_by = all if fault.stage is Stage.STATE else any
             # put first for its memory's sake; what comes of it is known
             self._fails_before(candidate, self.recipe)
-            self._too_wide[fault.name] = is_told_by(self._fails_before(candidate, recipe)
-                                                    for recipe in self.held_recipes)
+            verdicts = (self._fails_before(candidate, recipe) for recipe in self.held_recipes)
+            has_memory = fault.stage is Stage.STATE
+            self._too_wide[fault.name] = all(verdicts) if has_memory else any(verdicts)
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:
@@ -419,9 +392,7 @@ class FailingCase:
         return LoggingEvaluator(candidate, self.trial.evaluator, [])
 
     def _choose_bar(self, fault: Fault) -> ComparisonStandard:
-        """The bar at which a fault stands in the subject's place; without a mistake, rows that see
-        no key are zeros.
-        """
+        """The standard for a fault. Without a mistake, rows that see no key are zeros."""
         if fault is not NO_MISTAKE:
             return self.bar
         others = {name: answer for name, answer in self.bar.conventions.items()
@@ -432,14 +403,11 @@ class FailingCase:
         return judge_case(self.trial, candidate, recipe).failure is not None
 
     def _ruler(self, index: int) -> AnswerRuler:
-        """What the answers to one call are held to; whether they are kept is seen when all calls
-        are made.
-        """
+        """The ruler for one call. Whether answers are kept is compared after all calls."""
         if index not in self._rulers:
-            if self.bar.aspect is Aspect.KEPT:
-                bar = replace(self.bar, aspect=Aspect.NONE)
-            else:
-                bar = self.bar
+            bar = self.bar
+            if bar.aspect is Aspect.KEPT:
+                bar = replace(bar, aspect=Aspect.NONE)
             self._rulers[index] = bar.ruler(self.log[index].problem)
         return self._rulers[index]
 
@@ -448,75 +416,74 @@ class FailingCase:
 
 
 MOST_ASKED_CLAUSES = 4
-"""To so many clauses the suspects of one failure are put at most."""
+"""The suspects of one failure are put to at most so many clauses."""
 
 CLAUSE_PURSE = 1e8
-"""What the cases of one clause may cost, in multiply-adds."""
+"""Upper limit of what the cases of one clause cost, in multiply-adds."""
 
 _NEVER_NEEDED = (frozenset(name for name, word in KEYWORDS.items()
                            if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"})
-"""Keywords that no fault is said to need: without them, too, there are weights, parameters and a
-scale.
-"""
+"""Keywords that no fault needs: without them, too, there are weights, parameters and a scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where
-    needed.
-    """
+    """The clauses of a spec by id, and the faults that each convicts; loaded when needed."""
 
     checks: Callable[[], Mapping[str, Check]] = dict
     refutations: Callable[[], Refutations] = Refutations
     _needs: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def needed_keywords(self, fault: Fault) -> frozenset[str]:
-        """The keywords without which a fault does not show: what all clauses need that convict it,
-        and the keyword that it gets wrong if all of them may draw it.
+        """The keywords without which a fault does not show.
+
+        They are those that every clause needs that convicts it, and the keyword that it gets
+        wrong, if all of these clauses may draw that one.
         """
         name = _catalogue_name(fault)
         if name not in self._needs:
             # a fault's stage is a keyword where it gets that keyword wrong
             own = {fault.stage} & KEYWORDS.keys()
-            checks = self.checks()
-            # a clause that puts every keyword beside every other says of none that it is needed
-            convicting = [checks[clause] for clause in self.refutations().of_fault(name)
-                          if clause in checks and checks[clause].domain.kind != "features"]
-            of_clauses = [check.needs - _NEVER_NEEDED | own
-                          & (check.needs | check.domain.sometimes)
-                          for check in convicting]
-            self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
+            checks, needs_of_clauses = self.checks(), list[frozenset[str]]()
+            for clause in self.refutations().of_fault(name):
+                check = checks.get(clause)
+                # a clause that puts every keyword beside every other says of none that it is needed
+                if check and check.domain.kind != "features":
+                    own_here = own & (check.needs | check.domain.sometimes)
+                    needs_of_clauses.append(check.needs - _NEVER_NEEDED | own_here)
+            shared = frozenset.intersection(*needs_of_clauses) if needs_of_clauses else frozenset()
+            self._needs[name] = shared
         return self._needs[name]
 
     def measure_remoteness(self, fault: Fault, check: Check,
-                           given: frozenset[str]) -> tuple[int, int]:
-        """How far a fault is from what a clause is about that fails with these keywords given.
+                           keywords: frozenset[str]) -> tuple[int, int]:
+        """How far a fault is from what a clause is about; the smaller pair is nearer.
 
-        First comes what the clause names as an example, then what it convicts: but a clause that
-        puts every keyword beside every other is about none. Of these, what needs most of the
-        keywords that were given: a case is shrunk, so that it would have been left without those
-        that it does not need.
+        First come the faults that the clause names as examples, then those that it convicts; a
+        clause that puts every keyword beside every other is about all of them. Of these, faults
+        that need most of the keywords of the case come first: it was shrunk, and has none that it
+        does not need.
         """
         name, clause = _catalogue_name(fault), check.clause
-        convicted = self.refutations().convictions.get(clause.id, {})
-        nearest = 2
+        spare_keywords = len(keywords - _NEVER_NEEDED - self.needed_keywords(fault))
         if check.domain.kind == "features" or name in clause.refuted_by:
-            nearest = 0
-        elif name in convicted:
-            nearest = 1
-        return nearest, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
+            return 0, spare_keywords
+        if name in self.refutations().convictions.get(clause.id, {}):
+            return 1, spare_keywords
+        return 2, spare_keywords
 
     def may_convict(self, clause: str, fault: Fault) -> bool:
-        """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True
-        of a clause that is none of the law's.
+        """Whether the clause convicts the fault at some dtype on its first cases.
+
+        True for a clause that the refutations do not have.
         """
-        known = self.refutations().convictions.get(clause)
-        return known is None or _catalogue_name(fault) in known
+        convicted = self.refutations().convictions.get(clause)
+        return convicted is None or _catalogue_name(fault) in convicted
 
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """What the clauses have to say of one subject.  seed: of the run."""
+    """What the clauses have to say about one subject.  seed: of the run."""
 
     matrix: Matrix = field(default_factory=Matrix)
     seed: int = 0
@@ -524,44 +491,47 @@ class Witnesses:
 
     def keep_consistent(self, suspects: Sequence[Fault], trial: Trial,
                         subject: Subject) -> Mapping[str, int]:
-        """Finds the suspects that break no clause which the subject holds: by name, how many that
-        it violates each leaves whole.
+        """Finds the suspects that break no clause which the subject holds.
+
+        Returns for each, by name, how many clauses the subject violates and the suspect does not.
         """
-        left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
-        for check in self._telling_clauses(left, trial):
-            fared = self._try_subject(check, trial, subject)
+        unbroken_clauses = {fault.name: 0 for fault in suspects}
+        for check in self._telling_clauses(suspects, trial):
+            tally = self._try_subject(check, trial, subject)
             # it was not put: nothing is known of the subject under it
-            if not fared.cases:
+            if not tally.cases:
                 continue
-            for fault in list(left):
+            for fault in suspects:
+                if fault.name not in unbroken_clauses:
+                    continue
                 candidate = as_candidate(fault, subject, trial.evaluator.conventions)
                 # the very cases that the subject was put, so that chance decides nothing
                 breaks = self._try_first_cases(check, trial, candidate).failure is not None
                 # who has this fault would violate a clause that the subject holds
-                if breaks and fared.failure is None:
-                    left.remove(fault)
-                missed[fault.name] += not breaks and fared.failure is not None
-        return {fault.name: missed[fault.name] for fault in left}
+                if breaks and tally.failure is None:
+                    del unbroken_clauses[fault.name]
+                elif not breaks and tally.failure is not None:
+                    unbroken_clauses[fault.name] += 1
+        return unbroken_clauses
 
     def _telling_clauses(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
-        """The clauses for the subject that convict some of the suspects, and first those that
-        convict half of them; one of those that convict the same ones before a second.
-        """
+        """The clauses for the subject that convict some of the suspects, most telling first."""
         dtype, checks = trial.evaluator.dtype, self.matrix.checks()
-        convicted = {clause: frozenset(fault.name for fault in suspects
-                                       if dtype in faults.get(_catalogue_name(fault), ()))
-                     for clause, faults in self.matrix.refutations().convictions.items()
-                     if clause in checks}
-        # a clause that breaks for all of them tells none from another
-        useful = [clause for clause, those in convicted.items() if those
-                  and (len(those) < len(suspects) or len(suspects) == 1) and clause
-                  != trial.check.clause.id
-                  and not checks[clause].why_not_put(trial.evaluator.subject)]
+        convictions = dict[str, frozenset[str]]()
+        for clause, faults in self.matrix.refutations().convictions.items():
+            names = frozenset(fault.name for fault in suspects
+                              if dtype in faults.get(_catalogue_name(fault), ()))
+            # a clause that breaks for all of them tells none from another
+            is_telling = names and (len(names) < len(suspects) or len(suspects) == 1)
+            if (is_telling and clause in checks and clause != trial.check.clause.id
+                    and not checks[clause].why_not_put(trial.evaluator.subject)):
+                convictions[clause] = names
         # as in twenty questions: what half of the suspects break tells most
-        ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
+        ranking = sorted(convictions,
+                         key=lambda clause: abs(2 * len(convictions[clause]) - len(suspects)))
         # two clauses that break for the same suspects tell the same
-        each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
-        in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
+        each_once = {convictions[clause]: clause for clause in reversed(ranking)}.values()
+        in_turn = sorted(ranking, key=lambda clause: clause not in each_once)
         yield from (checks[clause] for clause in in_turn[:MOST_ASKED_CLAUSES])
 
     def _try_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
@@ -572,14 +542,13 @@ class Witnesses:
         return self._subject_tallies[place]
 
     def _try_first_cases(self, check: Check, trial: Trial, subject: Subject) -> Tally:
-        """What comes of the clause's first cases."""
-        known = trial.evaluator
-        evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
+        """Judges a subject on the clause's first cases."""
+        model = trial.evaluator
+        evaluator = Evaluator(subject, model.dtype, model.conventions, archive=model.archive)
         return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
-                     lambda _: None, shrinks=False,
-                     cases=CASES, max_work=CLAUSE_PURSE).hold()
+                     lambda _: None, shrinks=False, cases=CASES, max_work=CLAUSE_PURSE).hold()
 
 
 def _catalogue_name(fault: Fault) -> str:
-    """The name in the catalogue of a fault with blocks of another size."""
+    """The fault's name in the catalogue, without the size of its blocks."""
     return fault.name.partition("@")[0]

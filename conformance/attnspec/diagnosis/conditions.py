@@ -1,7 +1,7 @@
-"""Finds on which lengths of one axis a case fails: the rules that kernels follow, and which of
-them is left.
+"""Finds at which lengths of one axis a case fails.
 
-A condition that is found is told with the sizes beside it that hold.
+There is a rule for each habit of kernels; the lengths that are put leave one of them. A condition
+is told with the sizes beside it that hold.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, rungs_belo
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
     (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠",
-    (False, True, False): "=",
-    (True, True, False): "≥", (False, True, True): "≤"}
+    (False, True, False): "=", (True, True, False): "≥", (False, True, True): "≤"}
 # The same where no case with both of one length can be put, and of what holds beside it.
 RELATIONS_APART: Mapping[tuple[bool, bool], str] = {(True, False): ">", (False, True): "<"}
 HOLDING_APART: Mapping[str, str] = {">": "<", "<": ">"}
@@ -32,10 +31,10 @@ HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥":
 
 @dataclass(frozen=True, slots=True)
 class BoundaryCondition:
-    """One condition of the boundary of a failure: the axes it speaks of, how it is written, and
-    what holds beside it.
+    """One condition of a boundary: the axes it speaks of, its words, and the sizes beside it that
+    hold.
 
-    is_settled: whether enough other sizes were put to say so of all.
+    is_settled: whether enough other sizes were put to claim it for all.
     """
 
     axes: tuple[str, ...]
@@ -46,10 +45,9 @@ class BoundaryCondition:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The sizes at which a case fails.  smallest: the case at the smallest of them.
-    holding_sizes: sizes beside it that hold.
+    """The sizes at which a case fails.
 
-    sentence: empty where its sizes do not matter.
+    smallest: the case at the smallest of them.  holding_sizes: sizes beside them that hold.
     """
 
     smallest: Recipe
@@ -58,39 +56,36 @@ class Boundary:
 
     @property
     def sentence(self) -> str:
-        """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
+        """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`
+
+        Empty where sizes do not matter.
+        """
         if not self.conditions:
             return ""
+        fails = " and ".join(each.words for each in self.conditions)
         holds = " and ".join(f"at {each.holding_text}" for each in self.conditions)
-        is_settled = all(each.is_settled for each in self.conditions)
-        if is_settled:
-            begin, end = "Fails where", ""
-        else:
-            begin, end = "Fails at", " (few other sizes were tried)"
-        return (f"{begin} {' and '.join(each.words for each in self.conditions)}; "
-                f"holds {holds}{end}.")
+        if all(each.is_settled for each in self.conditions):
+            return f"Fails where {fails}; holds {holds}."
+        return f"Fails at {fails}; holds {holds} (few other sizes were tried)."
 
 
 Lengths: TypeAlias = NDArray[np.int64]
 
 BLOCK_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128,
-                 160, 192, 256, 384, 512,
-                 1024)
+                 160, 192, 256, 384, 512, 1024)
 """Lengths of blocks, and widths that get a kernel of their own."""
 
 COMMON_BLOCKS = frozenset({8, 16, 32, 64, 128, 256, 512})
 
 FEW_TURNS = 4
-"""Between lengths that fail and lengths that hold, chance has brought about as many."""
+"""Chance brings about up to so many turns between lengths that fail and lengths that hold."""
 
 SETTLED_SHARE = 0.03
-"""A rule is settled once no further length could speak against more than this share of what is
-left.
-"""
+"""A rule is settled if no further length divides the remaining rules more evenly than this."""
 
 
 class LengthRule(enum.Enum):
-    """How the length of an axis decides. It speaks of the condition's `n` and `rest`."""
+    """How the length of an axis decides, in terms of the condition's `n` and `rest`."""
 
     FROM = "≥"
     ONLY = "="
@@ -130,20 +125,19 @@ ENDING_RULES = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
 """Rules under which all lengths beyond one hold."""
 
 ENOUGH_LONGER = math.ceil(math.log(MISSED_SHARE) / (MAX_SEEDS * math.log(1 - 1 / MAX_SEEDS)))
-"""At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS
-would have failed.
+"""At so many longer lengths, put with MAX_SEEDS seeds each, a case that fails with one seed in
+MAX_SEEDS would have failed.
 """
 
 NEEDS_NO_REASON = 4
-"""The length up to which it needs no reason that all goes well: of one key, or one feature,
-nothing goes wrong.
-"""
+"""A case this short may pass for no reason: little goes wrong with few keys or features."""
 
 
 @dataclass(frozen=True, slots=True)
 class LengthCondition:
-    """A condition on the length of one axis: a rule, from `start` on.  n: the length, or the
-    block; rest: n's rest, of REST.
+    """A condition on the length of one axis: a rule, from `start` on.
+
+    n: the length, or that of the block.  rest: the remainder modulo n, for REST.
     """
 
     rule: LengthRule
@@ -152,7 +146,7 @@ class LengthCondition:
     start: int = 1
 
     def includes(self, value: int) -> bool:
-        """Whether a length meets it."""
+        """Whether a length meets the condition."""
         return bool(self.includes_each(np.array([value]))[0])
 
     def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
@@ -170,36 +164,34 @@ class LengthCondition:
                 meets = values % self.n != self.rest
             case LengthRule.MULTIPLE | LengthRule.REST:
                 meets = values % self.n == self.rest
-        within: NDArray[np.bool_] = meets & (values >= self.start)
-        return within
+        includes: NDArray[np.bool_] = meets & (values >= self.start)
+        return includes
 
     @property
     def prior_weight(self) -> float:
-        """The weight of the condition among others; a rule that needs a threshold besides is less
-        likely than one alone.
-        """
+        """The weight of the condition among others; a rule with a threshold has less."""
+        weight = _RULE_LIKELIHOODS[self.rule]
         # kernels have blocks of powers of two; a rule with another number needs more evidence
-        share = 1.0 if self.n in COMMON_BLOCKS or self.rule not in BLOCK_RULES else 0.3
-        return _RULE_LIKELIHOODS[self.rule] * share * (1.0 if self.start == 1 else 0.5)
+        if self.rule in BLOCK_RULES and self.n not in COMMON_BLOCKS:
+            weight *= 0.3
+        return weight if self.start == 1 else weight * 0.5
 
     def format_for_axis(self, axis: str) -> str:
         """The condition in words: `S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
-        told = _RULE_WORDS[self.rule](axis, self.n, self.rest)
-        bare = LengthCondition(self.rule, self.n, self.rest)
-        left_out = range(NEEDS_NO_REASON + 1, self.start)
+        words = _RULE_WORDS[self.rule](axis, self.n, self.rest)
+        without_start = LengthCondition(self.rule, self.n, self.rest)
+        excluded = range(NEEDS_NO_REASON + 1, self.start)
         if (self.rule in {LengthRule.FROM, LengthRule.ONLY}
-            or not any(map(bare.includes, left_out))):
-            return told
+                or not any(map(without_start.includes, excluded))):
+            return words
         if self.rule is LengthRule.UP_TO:
-            return f"{self.start} ≤ {told}"
-        return f"{told} and ≥ {self.start}"
+            return f"{self.start} ≤ {words}"
+        return f"{words} and ≥ {self.start}"
 
 
 @dataclass(frozen=True, slots=True)
 class LengthProfile:
-    """How the lengths of one axis fared, and the condition that they bear out; None: no simple
-    one.
-    """
+    """Which lengths of an axis fail, and a condition that says so; None if none is simple."""
 
     failing_length: int
     condition: LengthCondition | None
@@ -208,63 +200,61 @@ class LengthProfile:
 
     @property
     def is_threshold(self) -> bool:
-        """Whether a case fails from some length on."""
+        """Whether the case fails from some length on."""
         return self.condition is not None and self.condition.rule is LengthRule.FROM
 
     @property
     def turns(self) -> int:
-        """How often failing and holding follow each other, from length to length."""
-        fared = [failed for _, failed in sorted(self.failed_by_length.items())]
-        return sum(one is not other for one, other in pairwise(fared))
+        """How often the verdict changes from length to length."""
+        verdicts = [fails for _, fails in sorted(self.failed_by_length.items())]
+        return sum(one is not other for one, other in pairwise(verdicts))
 
     def may_be_chance(self, seeds: int) -> bool:
-        """Whether a case that fails with some entries only, and is small, may follow the rule for
-        no other reason.
+        """Whether a small case that fails only with some seeds may follow the rule by chance.
 
-        What holds at all larger lengths, which have more entries that may fail, does not do so by
-        chance.  seeds: with so many entries a case is put before it counts as holding.
+        A case that holds at all larger lengths, with more entries that may fail, does not do so by
+        chance.  seeds: so many are put before a case counts as holding.
         """
         is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
         return seeds > MIN_SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
-        """Whether it ends at a length, and holds beyond at so many that what fails seldom would
-        have failed there.
-        """
+        """Whether failing ends at a length, and enough longer ones hold to rule out chance."""
         if self.condition is None or self.condition.rule not in ENDING_RULES:
             return False
-        longer = sum(not failed and value > self.failing_length
-                     for value, failed in self.failed_by_length.items())
-        return seeds < MAX_SEEDS or longer >= ENOUGH_LONGER
+        longer = [value for value in self._holding_lengths if value > self.failing_length]
+        return seeds < MAX_SEEDS or len(longer) >= ENOUGH_LONGER
+
+    @property
+    def _holding_lengths(self) -> list[int]:
+        return [value for value, fails in self.failed_by_length.items() if not fails]
 
     @property
     def largest_holding_below(self) -> int | None:
-        """The largest length below that holds."""
-        return max((value for value, failed in self.failed_by_length.items() if not failed
-                    and value < self.failing_length),
+        """The largest length that holds and is smaller than the failing one."""
+        return max((value for value in self._holding_lengths if value < self.failing_length),
                    default=None)
 
     @property
     def nearest_holding(self) -> int | None:
-        """The nearest length that holds, among those that a condition could have spoken of if
-        there are any.
-        """
+        """The nearest length that holds; those at which the condition speaks come first."""
         start = self.condition.start if self.condition else 1
-        return min((value for value, failed in self.failed_by_length.items() if not failed),
-                   key=lambda value: (value < start, abs(value - self.failing_length)),
-                   default=None)
+        return min(self._holding_lengths, default=None,
+                   key=lambda value: (value < start, abs(value - self.failing_length)))
 
 
 def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
-    """What may be behind a case that fails at this length of an axis, up to `top`."""
+    """The conditions, up to length `top`, under which a case fails at this length."""
     # everything from a length on, or at every length
-    yield from (LengthCondition(LengthRule.FROM, start, start=start)
-                for start in dict.fromkeys((1, fails_at)))
+    starts = sorted({1, fails_at})
+    for start in starts:
+        yield LengthCondition(LengthRule.FROM, start, start=start)
     # a path for one length, such as a width with a kernel of its own
     yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
-    for start in dict.fromkeys((1, fails_at)):
-        yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top)
-                    if n >= fails_at)
+    for start in starts:
+        for n in rungs_below(top):
+            if n >= fails_at:
+                yield LengthCondition(LengthRule.UP_TO, n, start=start)
         if fails_at.bit_count() != 1:
             yield LengthCondition(LengthRule.NO_POWER, 2, start=start)
     for n in BLOCK_LENGTHS:
@@ -274,19 +264,19 @@ def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
 
 
 def _block_conditions(fails_at: int, n: int, start: int) -> Iterator[LengthCondition]:
-    """That whole blocks matter, from `start` on."""
+    """That whole blocks of n matter, from `start` on."""
     rest = fails_at % n
-    if start <= fails_at:
-        yield LengthCondition(LengthRule.NO_MULTIPLE if rest else LengthRule.MULTIPLE, n,
-                              start=start)
-        if rest:
-            yield LengthCondition(LengthRule.REST, n, rest, start)
+    if start > fails_at:
+        return
+    if rest:
+        yield LengthCondition(LengthRule.NO_MULTIPLE, n, start=start)
+        yield LengthCondition(LengthRule.REST, n, rest, start)
+    else:
+        yield LengthCondition(LengthRule.MULTIPLE, n, start=start)
 
 
 def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
-    """The lengths that tell conditions apart: beside it, and at, before and after the ends of
-    blocks.
-    """
+    """The lengths that tell conditions apart: neighbours, and those at the ends of blocks."""
     # neighbours tell a threshold from a rule of blocks
     yield from (fails_at + 1, fails_at + 2, fails_at + 3)
     for n in BLOCK_LENGTHS:
@@ -300,51 +290,52 @@ def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
 
 def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
                      fails: Callable[[int], bool | None]) -> LengthCondition | None:
-    """The likeliest condition that all lengths bear out. `known`: those that were put; what is put
-    now is added.
+    """The likeliest condition that all lengths bear out; None where none fits.
 
-    The next length is always the one on which those that are left are most divided. None: no
-    condition fits.
+    The next length to put is the one that divides the remaining conditions most evenly.  known:
+    the verdicts so far; the new ones are added.
     """
-    left = [each for each in (*possible_conditions(fails_at, top), *_ends_before(known, fails_at))
-            if _bears_out(each, known)]
+    possible = (*possible_conditions(fails_at, top), *_ends_before(known, fails_at))
+    conditions = [each for each in possible if _bears_out(each, known)]
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
-    while left and lengths:
+    while conditions and lengths:
         candidates = np.array(sorted(lengths))
-        # the length that divides what is left best: each answer then rules out as much as it can
-        divided = _smaller_camp_shares(left, candidates)
-        most = int(divided.argmax())
-        if divided[most] < SETTLED_SHARE:
+        # the length that divides the conditions best: each answer rules out as much as it can
+        shares = _smaller_camp_shares(conditions, candidates)
+        best = int(shares.argmax())
+        if shares[best] < SETTLED_SHARE:
             break
-        lengths.remove(at := int(candidates[most]))
-        if (answer := fails(at)) is not None:
-            known[at] = answer
+        length = int(candidates[best])
+        lengths.remove(length)
+        if (answer := fails(length)) is not None:
+            known[length] = answer
             # an end that nobody thought of becomes possible where a longer length holds
-            left = [each for each in (*left, *_ends_before({at: answer}, fails_at))
-                    if _bears_out(each, known)]
-    return max(left, key=lambda each: each.prior_weight, default=None)
+            possible = (*conditions, *_ends_before({length: answer}, fails_at))
+            conditions = [each for each in possible if _bears_out(each, known)]
+    return max(conditions, key=lambda each: each.prior_weight, default=None)
 
 
 def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[LengthCondition]:
-    """That it ends before a length that holds."""
-    for at in (at for at, failed in known.items() if not failed and at > fails_at):
-        yield from (LengthCondition(LengthRule.UP_TO, at - 1, start=start)
-                    for start in dict.fromkeys((1, fails_at)))
+    """That failing ends before a length that holds."""
+    for length, fails in known.items():
+        if not fails and length > fails_at:
+            for start in sorted({1, fails_at}):
+                yield LengthCondition(LengthRule.UP_TO, length - 1, start=start)
 
 
 def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
-    fared = condition.includes_each(np.array(list(known), dtype=np.int64))
-    return bool((fared == np.array(list(known.values()), dtype=np.bool_)).all())
+    includes = condition.includes_each(np.array(list(known), dtype=np.int64))
+    return bool((includes == np.array(list(known.values()), dtype=np.bool_)).all())
 
 
-def _smaller_camp_shares(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
-    """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried
-    with hundreds.
-    """
-    likely = np.array([each.prior_weight for each in left])
-    failing = np.array([each.includes_each(lengths) for each in left])
-    # of each length, the weight of the rules under which it fails
-    weight = (likely[:, np.newaxis] * failing).sum(axis=0)
-    total = sum(each.prior_weight for each in left)
+def _smaller_camp_shares(conditions: list[LengthCondition],
+                         lengths: Lengths) -> NDArray[np.float64]:
+    """For each length, in any shape, the share of the smaller camp."""
+    # arrays, since hundreds of conditions are tried with hundreds of lengths
+    weights = np.array([each.prior_weight for each in conditions])
+    failing = np.array([each.includes_each(lengths) for each in conditions])
+    # for each length, the weight of the rules under which it fails
+    weight = (weights[:, np.newaxis] * failing).sum(axis=0)
+    total = sum(each.prior_weight for each in conditions)
     share: NDArray[np.float64] = np.minimum(weight, total - weight) / total
     return share

@@ -1,7 +1,6 @@
-"""The panel: calls that tell the faults of the catalogue apart, the same for every subject.
+"""Holds the panel: calls that tell the faults of the catalogue apart, the same for every subject.
 
-Rotary embeddings have calls of their own, what is right beside what is wrong, and the arithmetic
-that may explain one.
+Rotary embeddings have calls of their own.
 """
 
 from __future__ import annotations
@@ -54,9 +53,7 @@ _FEW, _WIDE = Sizes(2, 2, 2, 5, 5, 8, 8), Sizes(3, 2, 2, 9, 9, 24, 24)
 
 def _recipe(sizes: Sizes, positions: str, keywords: str = "", *, seed: int,
             width: str = "half") -> Recipe:
-    """The recipe of a call: a width that turns nothing else than the whole would would say
-    nothing.
-    """
+    """The recipe of a call of a rotary embedding; it turns a part of the features alone."""
     assert width_of(width, sizes.D) < sizes.D
     # far from the usual base, so that who ignores it turns visibly otherwise
     values = {POSITIONS: positions, "base": 500000.0, "rotary_width": width}
@@ -76,28 +73,25 @@ ROTARY_CALLS = (
     _recipe(_WIDE, "far", "base interleaved", seed=12),
     _recipe(_WIDE, "counted", "base interleaved rotary_width", seed=13),
 )
-"""Calls that are put to a rotary embedding and to its faults."""
+"""The calls for rotary embeddings and their faults."""
 
 LEAVABLE_KEYWORDS: Mapping[str, tuple[str, object]] = {
     "rotary_width": ("a rotary width < D", None), "base": ("base", None),
     "interleaved": ("interleaved", False)}
-"""By keyword that a rotary embedding need not be given, what it is called, and the value that
-leaves it out.
-"""
+"""By optional keyword of a rotary embedding: its name in words, and the value that omits it."""
 
 
 def locate_in_rotation(bar: ComparisonStandard, failing: Sequence[AnyProblem]) -> str:
-    """The keywords without which a failing case is answered rightly, in a sentence; empty where
-    there are none.
-    """
-    problems = (each for each in failing if isinstance(each, RotaryProblem))
-    needed = next(filter(None, (tuple(_needed_classes(bar, each)) for each in problems)), ())
-    if needed:
-        return f"the answer is wrong here, and right once {' or '.join(needed)} is left out"
+    """The keywords without which a failing case is answered rightly, in a sentence; or empty."""
+    for problem in failing:
+        if isinstance(problem, RotaryProblem):
+            names = " or ".join(_needed_keywords(bar, problem))
+            if names:
+                return f"the answer is wrong here, and right once {names} is left out"
     return ""
 
 
-def _needed_classes(bar: ComparisonStandard, problem: RotaryProblem) -> Iterator[str]:
+def _needed_keywords(bar: ComparisonStandard, problem: RotaryProblem) -> Iterator[str]:
     if _answers_rightly(bar, problem):
         return
     for keyword, (name, nothing) in LEAVABLE_KEYWORDS.items():
@@ -115,8 +109,9 @@ def _answers_rightly(bar: ComparisonStandard, problem: RotaryProblem) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticCall:
-    """A call of the panel: a recipe, whether each hidden switch is to be flipped for it as well,
-    and a transform.
+    """A call of the panel.
+
+    flips: whether it is put with each hidden switch flipped, too.  change: transforms it.
     """
 
     recipe: Recipe
@@ -125,14 +120,17 @@ class DiagnosticCall:
 
 
 def _call(sizes: Sizes, keywords: str, families: str = "normal", *, flips: bool = False,
-          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None, **given: Any) -> DiagnosticCall:  # noqa: ANN401  (as `panel_recipe`)
-    return DiagnosticCall(panel_recipe(sizes, keywords, families, **given), flips, change)
+          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None,
+          **fields: Any) -> DiagnosticCall:  # noqa: ANN401  (as `panel_recipe`)
+    return DiagnosticCall(panel_recipe(sizes, keywords, families, **fields), flips, change)
 
 
-def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
+def _hidden_above(call: Posed[Problem]) -> Posed[Problem]:
     """The mask-constant attack turned round: hidden logits far above those that are seen."""
-    problem = posed.one
-    return posed if problem.mask is None else posed.but(query=-problem.query, mask=~problem.mask)
+    problem = call.one
+    if problem.mask is None:
+        return call
+    return call.but(query=-problem.query, mask=~problem.mask)
 
 
 _STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
@@ -215,22 +213,16 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     *map(DiagnosticCall, of_aspects(lambda aspect: aspect.panel)),
 )
-"""With keywords that few functions take; they are put to those that take all that a call is made
-with.
-"""
+"""Calls with keywords that few functions take, for those that take all keywords of the call."""
 
 
 MOST_REMEMBERED_ANSWERS = 100_000
-"""How many answers of faults are remembered: as many as all faults give to one panel, some 120
-MiB.
-"""
+"""So many answers of faults are remembered: those of all faults to one panel, some 120 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticSetting:
-    """All that decides what is put to a subject and what its answers are held to. One panel serves
-    all of a place.
-    """
+    """All that decides the panel's calls and what answers are held to. Each has one panel."""
 
     dtype: DType
     precision: Precision
@@ -244,9 +236,7 @@ class DiagnosticSetting:
 
 
 class DiagnosticInputs:
-    """The calls that can be put to subjects of one place, what answers are held to, and what the
-    faults answer.
-    """
+    """The calls for subjects of one setting, what answers are held to, and the faults' answers."""
 
     def __init__(self, bar: ComparisonStandard, dtype: DType) -> None:
         self._bar = bar
@@ -257,13 +247,11 @@ class DiagnosticInputs:
         self._right: dict[tuple[str, int], bool] = {}
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
-        """Every call, in order, to one subject."""
+        """Puts every call, in order, to one subject."""
         return tuple(log_call(subject, problem, variant) for problem, variant in self._calls)
 
     def candidate(self, fault: Fault) -> FaultCandidate:
-        """The fault in the place of such a subject; it is put each call once in the life of the
-        panel.
-        """
+        """The fault in the place of such a subject. It is put each call once."""
         if fault.name not in self._candidates:
             self._candidates[fault.name] = FaultCandidate(fault, self._bar, self._calls)
         return self._candidates[fault.name]
@@ -274,9 +262,7 @@ class DiagnosticInputs:
         return sum(each.remembered_count for each in self._candidates.values())
 
     def is_fault_right(self, fault: Fault, index: int) -> bool:
-        """Whether the fault answers this call as the definition does; found out once in the life
-        of the panel.
-        """
+        """Whether the fault answers this call as the definition does; computed once."""
         if (fault.name, index) not in self._right:
             step = self.candidate(fault).answer_call(index)
             is_right = self.rulers[index].is_right_call(step, is_subject=False)
@@ -285,8 +271,9 @@ class DiagnosticInputs:
 
 
 class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
-    """Keeps one panel for each kind of declaration that was met, a dozen in a check. Those that
-    were asked for longest ago go where more than `most` answers of faults are remembered in all.
+    """Keeps a panel for each setting that was met, a dozen in a check.
+
+    The least recently used ones go where more than `most` answers of faults are remembered in all.
     """
 
     def __init__(self, most: int = MOST_REMEMBERED_ANSWERS) -> None:
@@ -296,11 +283,11 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
     def panel(self, bar: ComparisonStandard, dtype: DType) -> DiagnosticInputs:
         """The panel for a subject at a dtype."""
         # whatever a ruler or a call depends on is part of the key
-        declared = bar.subject.declaration
+        declaration = bar.subject.declaration
         place = DiagnosticSetting(
             dtype, bar.precision, tuple(sorted(bar.conventions.items())), bar.aspect,
-            declared.kind,
-            declared.keywords, declared.limits, declared.output_dtype, tuple(bar.subject.variants))
+            declaration.kind, declaration.keywords, declaration.limits, declaration.output_dtype,
+            tuple(bar.subject.variants))
         if place not in self:
             self[place] = DiagnosticInputs(bar, dtype)
         # the order is that of use, so that the first is the one that nobody asked for longest
@@ -311,59 +298,55 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
 
 
 PANELS = Panels()
-"""Those of this process."""
+"""The panels of this process."""
 
 
 def _puttable_calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
-    """The calls that can be put to a subject, in their order: the problem, and the switch to flip
-    ("" for none).
-    """
+    """The calls that a subject takes, in order: each problem, and the switch to flip or ""."""
     subject = bar.subject
-    if subject.declaration.kind is Kind.ROTARY:
-        yield from ((problem, "")
-                    for problem in (make_rotary(recipe, dtype) for recipe in ROTARY_CALLS)
-                    if not subject.refuses(problem))
+    kind, limits = subject.declaration.kind, subject.declaration.limits
+    if kind is Kind.ROTARY:
+        for recipe in ROTARY_CALLS:
+            rotary_problem = make_rotary(recipe, dtype)
+            if not subject.refuses(rotary_problem):
+                yield rotary_problem, ""
         return
-    is_layer = subject.declaration.kind is Kind.LAYER
-    for call in (*(LAYER_CALLS if is_layer else ()), *ATTENTION_CALLS, *UNCOMMON_CALLS):
+    calls = (*ATTENTION_CALLS, *UNCOMMON_CALLS)
+    if kind is Kind.LAYER:
+        calls = (*LAYER_CALLS, *calls)
+    # with a variant that compiles, each call would be a program
+    switches = [name for name in subject.variants
+                if not subject.declaration.variants[name].compiles]
+    for call in calls:
         # a call that the subject does not take, or answers by another convention, tells nothing
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
-        if not all(part.has_declared_blocks(call.recipe, subject.declaration.limits)
-                   for part in load_parts("arrays")):
+        if not all(part.has_declared_blocks(call.recipe, limits) for part in load_parts("arrays")):
             continue
-        if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
+        if kind is Kind.LAYER and lowering_misfit(call.recipe.sizes, limits):
             continue
-        problem = _make_call_problem(call, dtype, subject,
-                                     is_layer=is_layer and call in LAYER_CALLS)
+        problem = _make_call_problem(call, dtype, limits,
+                                     is_layer=kind is Kind.LAYER and call in LAYER_CALLS)
         if not subject.refuses(problem):
-            yield from ((problem, name)
-                        for name in ("", *(_panel_variants(subject) if call.flips else ())))
-
-
-def _panel_variants(subject: Subject) -> tuple[str, ...]:
-    """The variants that the panel is put to: not those that compile, for which each of its calls
-    is a program.
-    """
-    return tuple(name for name in subject.variants
-                 if not subject.declaration.variants[name].compiles)
+            yield problem, ""
+            if call.flips:
+                yield from ((problem, name) for name in switches)
 
 
 def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
-    """Whether the subject's conventions say of the recipe what those of the faults say: the
-    recommended ones.
-    """
-    sizes = recipe.sizes
+    """Whether the subject follows the recommended conventions that this recipe depends on."""
+    is_grouped = recipe.sizes.Hkv != recipe.sizes.H
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
+    if is_grouped and not takes_groups:
+        return False
     of_keywords = (name for name, convention in CONVENTIONS.items()
                    if convention.keyword in recipe.features)
-    return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
-        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
-        for name in (*features_that_matter(recipe), *of_keywords))
+    return all(bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
+               for name in (*features_that_matter(recipe), *of_keywords))
 
 
 def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
-    """The conventions on which the answer to a problem hangs, in all its rows."""
+    """The conventions on which the answer to the recipe's problem depends, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
     # only where diagonals differ, or lengths do, does it matter from which corner one counts
     has_offset = ((sizes.T != sizes.S or bool(COUNTS.keys() & features))
@@ -374,13 +357,12 @@ def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     return tuple(name for name, does in matters.items() if does)
 
 
-def _make_call_problem(call: DiagnosticCall, dtype: DType, subject: Subject, *,
+def _make_call_problem(call: DiagnosticCall, dtype: DType, limits: Limits, *,
                        is_layer: bool) -> AnyProblem:
-    """The problem of a call, of the layer kind or the other."""
+    """The problem of a call, for a layer or for an attention."""
     if not is_layer:
         problem = make_problem(call.recipe, dtype)
         return call.change(Posed((problem,))).one if call.change else problem
-    limits = subject.declaration.limits
     # a layer's own width and inputs are what the subject takes
     recipe = replace(call.recipe, M=model_width(call.recipe.sizes, limits), inputs=limits.inputs)
     return make_layer(recipe, dtype, limits=limits)

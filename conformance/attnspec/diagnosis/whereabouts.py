@@ -1,9 +1,7 @@
-"""Finds where the failures of a subject begin, and which entries are wrong: what a finding says
-first.
+"""Finds where the failures of a subject begin, and which entries are wrong.
 
-A failure begins at lengths of axes, or at another number of the problem. Such a number is told
-where it divides the cases that fail from those that hold, among all that a search has put, and no
-condition on lengths does.
+A failure begins at lengths of axes, or at another number of the problem. Such a number is named
+where it divides the failing cases of a search from the others, and no condition on lengths does.
 """
 
 from __future__ import annotations
@@ -42,23 +40,22 @@ LARGEST_REMADE_WORK = 2**22
 """Multiply-adds of a case beyond which it is not made anew to be measured."""
 
 MOST_ALTERNATIVES = 8
-"""So many other values of a keyword are tried at most."""
+"""At most so many other values of a keyword are tried."""
 
 MOST_OTHER_CASES = 24
-"""So many cases with other values are put at most: a search puts some sixty."""
+"""At most so many cases with other values are put; a search puts some sixty."""
 
 LEAST_OF_EACH = 2
-"""Of a number that has a threshold, so many different ones fail, and so many hold, at least."""
+"""A number has a threshold only if at least so many of its values fail, and so many hold."""
 
 WITH_EMPTY_ROWS = "with_empty_rows"
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemNumber:
-    """A number of a problem: what it is called, and how it is read; None where the problem has
-    none.
+    """A number of a problem, with its name and how it is read; None where the problem has none.
 
-    is_flag: it is 1 where the name, a sentence, is true, and 0 where `otherwise` is.
+    is_flag: it is 1 where the name, a sentence, is true, and 0 where `otherwise_text` is.
     """
 
     name: str
@@ -124,15 +121,11 @@ PROBLEM_NUMBERS = (
       for word in KEYWORDS.values() for name, number in word.numbers.items()),
     ProblemNumber("sink - lse", extra_over_lse),
 )
-"""In this order: the first that divides the cases is told. P + i is the place of the last query
-behind a past.
-"""
+"""The first that divides the cases is named. P + i is the last query's place after a past."""
 
 
 def restate_by_number(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
-    """The boundary in the variable that divides the cases which fail from those which hold, where
-    lengths do not.
-    """
+    """The boundary in terms of a number that divides the cases, where lengths do not."""
     facts = [*_known_outcomes(trial, resizer),
              *_try_other_values(trial, resizer, boundary.smallest)]
     # nothing to divide, or lengths divide it already
@@ -141,48 +134,54 @@ def restate_by_number(trial: Trial, resizer: Resizer, boundary: Boundary) -> Bou
         return boundary
     pages = ProblemNumber("the slots of a page",
                           _slots_reader(trial.evaluator.subject.declaration.limits.page_multiple))
-    told = next(filter(None,
-                       (find_number_condition(variable, facts)
-                        for variable in (*PROBLEM_NUMBERS, pages))), None)
-    return replace(boundary, conditions=(told,), holding_sizes=()) if told else boundary
+    for variable in (*PROBLEM_NUMBERS, pages):
+        if condition := find_number_condition(variable, facts):
+            return replace(boundary, conditions=(condition,), holding_sizes=())
+    return boundary
 
 
 def _is_divided(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
-    """Whether the conditions on lengths are met by all that fail, and by none that hold."""
+    """Whether all failing cases meet the conditions on lengths, and no other case does."""
     parts = parts_of(begins)
-    return all(all(meets_condition(part, each.problem.sizes.by_axis) is not False
-                   for part in parts) is each.fails
-               for each in facts)
+    for fact in facts:
+        lengths = fact.problem.sizes.by_axis
+        if all(meets_condition(part, lengths) is not False for part in parts) is not fact.fails:
+            return False
+    return True
 
 
 def find_number_condition(variable: ProblemNumber,
                           facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
-    """The condition on a variable that divides the facts; None where there is none, or too few
-    speak for it.
+    """The condition on a number that divides the facts.
+
+    None where there is none, or too few values speak for it.
     """
-    read = [(value, each.fails) for each in facts
-            if (value := variable.read_number(each.problem)) is not None]
-    failing = sorted({value for value, fails in read if fails})
-    holding = sorted({value for value, fails in read if not fails})
-    # a number that some of the cases do not have is none that decides
-    if len(read) < len(facts) or not failing or not holding:
-        return None
-    told: BoundaryCondition | None = None
+    failing_values, holding_values = set[float](), set[float]()
+    for fact in facts:
+        value = variable.read_number(fact.problem)
+        # a number that some of the cases do not have is none that decides
+        if value is None:
+            return None
+        if fact.fails:
+            failing_values.add(value)
+        else:
+            holding_values.add(value)
+    failing, holding = sorted(failing_values), sorted(holding_values)
     if variable.is_flag:
         if failing == [1.0] and holding == [0.0]:
-            told = BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}")
+            return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}")
     elif len(failing) == 1 and len(holding) > LEAST_OF_EACH and failing[0] not in holding:
         # a single value that fails between others that hold
         if holding[0] < failing[0] < holding[-1]:
             nearest = min(holding, key=lambda value: abs(value - failing[0]))
-            told = _number_condition(variable, "=", failing[0], nearest)
+            return _number_condition(variable, "=", failing[0], nearest)
     elif min(len(failing), len(holding)) >= LEAST_OF_EACH:
         # with one value on a side, any number divides the cases
         if holding[-1] < failing[0]:
-            told = _number_condition(variable, "≥", failing[0], holding[-1])
-        elif failing[-1] < holding[0]:
-            told = _number_condition(variable, "≤", failing[-1], holding[0])
-    return told
+            return _number_condition(variable, "≥", failing[0], holding[-1])
+        if failing[-1] < holding[0]:
+            return _number_condition(variable, "≤", failing[-1], holding[0])
+    return None
 
 
 def _number_condition(variable: ProblemNumber, sign: str, fails: float,
@@ -192,7 +191,7 @@ def _number_condition(variable: ProblemNumber, sign: str, fails: float,
 
 
 def _known_outcomes(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
-    """What the search has put."""
+    """The problems that the search has put."""
     for sizes, fails in resizer.known_sizes.items():
         recipe = resizer.failing_recipes.get(sizes) if fails else resizer.first_at(sizes)
         if recipe and (problem := _measurable(trial, recipe)):
@@ -200,14 +199,14 @@ def _known_outcomes(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
 
 
 def _try_other_values(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[ProblemOutcome]:
-    """The failing case with other values of the keywords that it is given."""
+    """Puts the failing case with other values of its keywords."""
     for recipe in islice(_other_recipes(failing, trial.check.domain), MOST_OTHER_CASES):
         problem = _measurable(trial, recipe)
         if problem is None:
             continue
         # other entries: a case that holds with one seed may do so by chance
-        again = replace(recipe, seed=(recipe.seed + 1) % 2**24)
-        tallies = [resizer.judge_recipe(each) for each in (recipe, again)]
+        other_seed = replace(recipe, seed=(recipe.seed + 1) % 2**24)
+        tallies = [resizer.judge_recipe(each) for each in (recipe, other_seed)]
         if type(tallies[0].failure) is resizer.failure:
             yield ProblemOutcome(problem, fails=True)
         elif all(each.failure is None and each.cases for each in tallies):
@@ -219,13 +218,14 @@ def _other_recipes(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
         # what the clause draws from first: others may be none of its values
         values = dict.fromkeys((*domain.values.get(name, ()), *EVERY_VALUED[name].usual))
         others = [value for value in values if value != failing.value(name)]
-        yield from (replace(failing, values={**failing.values, name: value})
-                    for value in others[:MOST_ALTERNATIVES])
+        for value in others[:MOST_ALTERNATIVES]:
+            yield replace(failing, values={**failing.values, name: value})
     if failing.mask != "none":
         # the clause's own masks first: others may be such as it does not speak of
         masks = dict.fromkeys((*domain.masks, *ANY_MASK, WITH_EMPTY_ROWS))
-        yield from (replace(failing, mask=name) for name in list(masks)[:MOST_ALTERNATIVES] if name
-                    != failing.mask)
+        for mask in list(masks)[:MOST_ALTERNATIVES]:
+            if mask != failing.mask:
+                yield replace(failing, mask=mask)
 
 
 def _measurable(trial: Trial, recipe: Recipe) -> Problem | None:
@@ -242,22 +242,20 @@ LEAST_LENGTH = 4
 """Lengths and widths are made no smaller: with fewer entries a mistake may happen not to show."""
 
 MOST_HELD_CASES = 16
-"""So many cases that hold beside a failing one are remembered: a fault that fails there is not
-behind it.
-"""
+"""So many holding cases are remembered for a failing one: faults that fail there are none."""
 
 ROOMY_LENGTH = 6
-"""Lengths and widths at which ranges are told, where they do not matter: enough to tell one row
-from every row.
+"""Lengths and widths at which ranges are described where they do not matter: enough to tell one
+row from every row.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds
-    and seconds.
+    """What locating may cost: the failures of a subject, and the sizes, multiply-adds and seconds
+    of each.
 
-    compiled_sizes: how many where each is compiled for.
+    compiled_sizes: how many sizes where each is compiled for.
     """
 
     failures: int
@@ -268,16 +266,16 @@ class SearchBudget:
 
 
 BRIEF_BUDGET, USUAL_BUDGET = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.0)
-"""At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
+"""At a glance, and at other efforts. The work ends a search; seconds end one of slow calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePlace:
     """Where a failure lies: the sizes at which it begins, and the entries that are wrong.
 
-    begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries,
-    in a sentence.  case: the failing case of which that is told, with room around the smallest.
-    held_recipes: some that hold at other sizes.  smallest: the sizes at which it is told to begin.
+    begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries
+    of `case` are wrong, in a sentence; the case has room around the smallest sizes.  held_recipes:
+    some that hold at other sizes.  smallest: the sizes at which the failure begins.
     """
 
     begins: str = ""
@@ -288,164 +286,155 @@ class FailurePlace:
 
 
 NOWHERE = FailurePlace()
-"""Of a failure that was not located."""
+"""The place of a failure that was not located."""
 
 
-def check_place(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> FailurePlace:
-    """The place as the cases of the run bear it out: as told, as needed but not enough, or with no
-    boundary.
+def check_place(place: FailurePlace, failing: str, holding: Sequence[Recipe]) -> FailurePlace:
+    """The place as the cases of the run bear it out.
 
-    failing: the recipe of the case that is shown. A case that holds speaks against it if it would
-    show as much.
+    Its condition decides, or is needed but not enough, or is reduced to what the failing case
+    meets.  failing: the recipe of the case that is shown.  holding: cases that hold; one speaks
+    against a condition if it would show as much.
     """
-    shown = Recipe.parse(failing)
-    passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
-    found = condition_standing(place.begins, [lengths_in(failing)], passing)
-    if found is ConditionStanding.IS_NEEDED:
+    failing_recipe, lengths = Recipe.parse(failing), lengths_in(failing)
+    passing = [lengths_in(each.text) for each in holding if shows_as_much(each, failing_recipe)]
+    standing = condition_standing(place.begins, [lengths], passing)
+    if standing is ConditionStanding.IS_NEEDED:
         return replace(place, begins=weaken_boundary(place.begins))
-    if found is ConditionStanding.DECIDES:
+    if standing is ConditionStanding.DECIDES:
         return place
-    return replace(place, begins=_what_is_left(place.begins, failing))
+    # what is left are the conditions that the case which is shown meets
+    needed = conditions_needed_alone(place.begins, [(lengths,)])
+    return replace(place, begins=f"{needed[:1].upper()}{needed[1:]}." if needed else "")
 
 
-def shows_as_much(held: Recipe, shown: Recipe) -> bool:
-    """Whether a case would show a mistake that another shows: it is given the same, of such
-    entries, and as large along every axis. A bias of zeros shows few mistakes.
+def shows_as_much(recipe: Recipe, failing: Recipe) -> bool:
+    """Whether a case would show a mistake that the failing case shows.
+
+    It has the same keywords, the same kind of entries, and is as large along every axis. A bias of
+    zeros shows few mistakes.
     """
-    is_alike = (held.features, held.mask, held.bias, held.families) == (
-        shown.features, shown.mask, shown.bias, shown.families)
-    return (is_alike
-            and all(held.sizes.by_axis[axis] >= length
-                    for axis, length in shown.sizes.by_axis.items()))
-
-
-def _what_is_left(begins: str, failing: str) -> str:
-    """The conditions that the case which is shown meets, as a sentence; empty where it meets none."""
-    left = conditions_needed_alone(begins, [(lengths_in(failing),)])
-    return f"{left[:1].upper()}{left[1:]}." if left else ""
+    is_alike = (recipe.features, recipe.mask, recipe.bias, recipe.families) == (
+        failing.features, failing.mask, failing.bias, failing.families)
+    return is_alike and all(recipe.sizes.by_axis[axis] >= length
+                            for axis, length in failing.sizes.by_axis.items())
 
 
 @dataclass(slots=True)
 class FailureLocator:
-    """Locates the failures of one subject; failures that begin at the same sizes share what was
-    found out.
-    """
+    """Locates the failures of one subject. Those that begin at the same sizes share a search."""
 
     _found_boundaries: list[Boundary] = field(default_factory=list)
     _search_count: int = 0
 
     def locate_failure(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised],
-                       *,
-                       searches: bool = True) -> FailurePlace:
-        """Finds where the failure of this case sits. At a glance only the subject's first is
-        looked into.
+                       *, searches: bool = True) -> FailurePlace:
+        """Finds where the failure of a case begins. At a glance only the subject's first is
+        located.
 
-        searches: whether a boundary is looked for where none that is known is this one's.
+        searches: whether a new boundary is looked for where no known one is this failure's.
         """
-        patience = BRIEF_BUDGET if trial.effort is Effort.GLANCE else USUAL_BUDGET
-        if self._search_count >= patience.failures and trial.effort is Effort.GLANCE:
+        budget = BRIEF_BUDGET if trial.effort is Effort.GLANCE else USUAL_BUDGET
+        if self._search_count >= budget.failures and trial.effort is Effort.GLANCE:
             return NOWHERE
-        resizer = _resizer(trial, recipe, failure, patience)
+        resizer = _resizer(trial, recipe, failure, budget)
         boundary = self._find_shared_boundary(resizer)
-        if boundary is None and searches and self._search_count < patience.failures:
+        if boundary is None and searches and self._search_count < budget.failures:
             self._search_count += 1
             boundary = find_boundary(resizer)
-            boundary = restate_by_number(trial, resizer,
-                                         boundary) if boundary and patience is USUAL_BUDGET else boundary
-            self._found_boundaries += [boundary] if boundary else []
+            if boundary and budget is USUAL_BUDGET:
+                boundary = restate_by_number(trial, resizer, boundary)
+            if boundary:
+                self._found_boundaries.append(boundary)
         if boundary is None:
             return NOWHERE
+        place = FailurePlace(boundary.sentence)
         if failure is Violated:
             place = _place_failure(trial, resizer, boundary)
-        else:
-            place = FailurePlace(boundary.sentence)
         return replace(place, held_recipes=resizer.held_recipes[:MOST_HELD_CASES],
                        smallest=boundary.smallest.sizes)
 
-    def weakened_boundary(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
-        """What was told of where failures begin, as what is needed alone, where a case that holds
-        speaks against it; empty if none does.
-        """
-        told = [known.sentence for known in self._found_boundaries if known.conditions]
-        return next((weaken_boundary(begins) for begins in told for recipe in failing
-                     if check_place(FailurePlace(begins), recipe, held).begins
-                     == weaken_boundary(begins) != begins),
-                     "")
+    def weakened_boundary(self, failing: Sequence[str], holding: Sequence[Recipe]) -> str:
+        """The weaker form of a known boundary that a holding case contradicts; or empty."""
+        for boundary in self._found_boundaries:
+            begins = boundary.sentence
+            weaker = weaken_boundary(begins)
+            if boundary.conditions and weaker != begins and any(
+                    check_place(FailurePlace(begins), recipe, holding).begins == weaker
+                    for recipe in failing):
+                return weaker
+        return ""
 
     def _find_shared_boundary(self, resizer: Resizer) -> Boundary | None:
-        """What is known already, if this failure too is there, and not beside it."""
-        told = (each for each in self._found_boundaries if each.holding_sizes
-                or not each.conditions)
-        return next((each for each in told if _fails_as_known(resizer, each)
-                     or _fails_alike_here(resizer, each)), None)
+        """The known boundary at which this failure begins, too."""
+        for boundary in self._found_boundaries:
+            is_comparable = boundary.holding_sizes or not boundary.conditions
+            if is_comparable and (_fails_at_boundary(resizer, boundary)
+                                  or _fails_across_boundary(resizer, boundary)):
+                return boundary
+        return None
 
 
-def _fails_as_known(resizer: Resizer, known: Boundary) -> bool:
-    """Whether a case fails at the smallest sizes of a boundary, and not beside them."""
-    fails = resizer.fails
-    return (bool(fails(known.smallest.sizes))
-            and all(fails(outside) is False for outside in known.holding_sizes))
+def _fails_at_boundary(resizer: Resizer, boundary: Boundary) -> bool:
+    """Whether the case fails at the smallest sizes of a boundary, and not beside them."""
+    return bool(resizer.fails(boundary.smallest.sizes)) and all(
+        resizer.fails(sizes) is False for sizes in boundary.holding_sizes)
 
 
-def _fails_alike_here(resizer: Resizer, known: Boundary) -> bool:
-    """The same of the case's own sizes but for what differs there: a clause may not have its
-    smallest sizes.
+def _fails_across_boundary(resizer: Resizer, boundary: Boundary) -> bool:
+    """Whether the case's own sizes, moved to either side of a boundary, fail and hold likewise.
+
+    A clause may have no case with the smallest sizes of the boundary.
     """
-    sizes, inside = resizer.recipe.sizes, known.smallest.sizes
-    pairs = [(_take_side(sizes, inside, outside, inside),
-              _take_side(sizes, inside, outside, outside))
-             for outside in known.holding_sizes]
-    return (bool(pairs)
-            and all(resizer.fails(one) and resizer.fails(other) is False for one, other in pairs))
-
-
-def _take_side(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Sizes:
-    """Sizes with those of one side of a boundary where both sides differ."""
-    differing = inside.by_axis.items() - outside.by_axis.items()
-    return replace(sizes, **{axis: which.by_axis[axis] for axis, _ in differing})
+    failing = boundary.smallest.sizes.by_axis
+    for holding_sizes in boundary.holding_sizes:
+        holding = holding_sizes.by_axis
+        differing = [axis for axis in failing if failing[axis] != holding[axis]]
+        one, other = (replace(resizer.recipe.sizes, **{axis: side[axis] for axis in differing})
+                      for side in (failing, holding))
+        if not resizer.fails(one) or resizer.fails(other) is not False:
+            return False
+    return bool(boundary.holding_sizes)
 
 
 def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised],
-             patience: SearchBudget) -> Resizer:
-    quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
+             budget: SearchBudget) -> Resizer:
+    declaration, compiling = trial.evaluator.subject.declaration, trial.evaluator.compiling
+    sizes, seconds = budget.sizes, budget.seconds
     # each size is a program, which takes longer to compile than a case to put
-    if subject.declaration.lift in COMPILING_FRAMEWORKS:
-        sizes = patience.compiled_sizes
-    else:
-        sizes = patience.sizes
-    compiling = trial.evaluator.compiling
-    seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds
-    return Resizer(quiet.judge_recipe, recipe, trial.check.domain, subject.declaration.limits,
-                   sizes, patience.work,
-                   seconds, failure, LEAST_LENGTH, any_family=True)
+    if declaration.lift in COMPILING_FRAMEWORKS:
+        sizes = budget.compiled_sizes
+    if compiling:
+        seconds = min(seconds, compiling.seconds_left)
+    return Resizer(replace(trial, compiles=False).judge_recipe, recipe, trial.check.domain,
+                   declaration.limits, sizes, budget.work, seconds, failure, LEAST_LENGTH,
+                   any_family=True)
 
 
 def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
-    """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of
-    every head.`
-    """
+    """The place, with the wrong entries: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _sizes_with_room(boundary):
         recipe = resizer.failing_recipes.get(sizes) if resizer.fails(sizes) else None
-        found = wrong_entries(trial.scene(recipe)) if recipe else None
-        if found:
-            return FailurePlace(boundary.sentence, f"At {sizes}: {describe_ranges(*found)}.",
-                                recipe)
+        if recipe and (entries := wrong_entries(trial.scene(recipe))):
+            ranges = describe_ranges(*entries)
+            return FailurePlace(boundary.sentence, f"At {sizes}: {ranges}.", recipe)
     return FailurePlace(boundary.sentence)
 
 
 def _sizes_with_room(boundary: Boundary) -> Iterator[Sizes]:
-    """The sizes that matter twice as large and the others with room; those with room alone; the
-    others alone with room; the smallest.
+    """The smallest sizes with room; before and after that with those that matter doubled and as
+    they are; then the smallest.
     """
     sizes = boundary.smallest.sizes
-    matter = {axis for told in boundary.conditions for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     # two entries and heads: of one, a range could not be told from all
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads,
                   *(max(each, ROOMY_LENGTH) for each in (sizes.T, sizes.S, sizes.D, sizes.Dv)))
-    lengths = [axis for axis in ("T", "S", "D", "Dv") if axis in matter]
+    lengths = {axis for condition in boundary.conditions for axis in condition.axes
+               if axis in {"T", "S", "D", "Dv"}}
     # wrong entries beyond a threshold show as a range only where some lie on either side of it
-    twice = {axis: 2 * getattr(roomy, axis) for axis in lengths}
-    kept = {axis: getattr(sizes, axis) for axis in lengths}
-    yield from (replace(roomy, **twice), roomy, replace(roomy, **kept), sizes)
+    yield replace(roomy, **{axis: 2 * getattr(roomy, axis) for axis in lengths})
+    yield roomy
+    yield replace(roomy, **{axis: getattr(sizes, axis) for axis in lengths})
+    yield sizes

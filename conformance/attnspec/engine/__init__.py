@@ -1,1 +1,1 @@
-"""What runs subjects: a plan's items, the verdict on each, and what a record keeps of them."""
+"""Runs subjects: the items of a plan, the verdict on each, and what a record keeps of them."""

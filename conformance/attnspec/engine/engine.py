@@ -1,4 +1,4 @@
-"""The engine gives the verdicts on a plan's items. Importing it loads no framework."""
+"""Gives the verdicts on a plan's items. Importing it loads no framework."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ MAX_SUBJECTS = 4
 
 
 class Engine:
-    """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it.
+    """Tries the items of a plan.
 
-    archives: what subjects share of problems and expectations; None: each has its own.
+    breadcrumb: is told each recipe before the subject sees it.  archives: the problems and
+    expectations that subjects share; None: each has its own.
     """
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None,
@@ -91,10 +92,11 @@ class Engine:
         self._missing_targets: dict[str, TargetError] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
         self._known_findings: dict[str, tuple[KnownFinding, ...]] = {}
+        self._known_deviations: dict[str, tuple[Deviation, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
-        """The law, and the clauses that the contract makes."""
+        """The spec, with the clauses that the contract makes."""
         return replace(self._spec_of_plan,
                        clauses=(*self._spec_of_plan.clauses, *self._contract_clauses))
 
@@ -105,18 +107,20 @@ class Engine:
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that the plan asks for. Raises UsageError for a name that fits none."""
-        named = tuple(name for name in self.plan.clauses if not word_of(name))
-        asked = match_ids(named, [clause.id for clause in self._spec_of_plan.clauses])
+        clauses, profiles = self._spec_of_plan.clauses, self.plan.narrowing
+        names = tuple(name for name in self.plan.clauses if not word_of(name))
+        ids = match_ids(names, [clause.id for clause in clauses])
         check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
-        return tuple(clause for clause in self._spec_of_plan.clauses
-                     if clause.id in (asked if self.plan.clauses else (clause.id,))
-                     and clause.profile in (self.plan.narrowing or (clause.profile,)))
+        return tuple(clause for clause in clauses
+                     if (clause.id in ids or not self.plan.clauses)
+                     and (clause.profile in profiles or not profiles))
 
     def _variant_clauses(self, target: str) -> frozenset[str]:
-        """The clauses of variants that attnspec makes itself which a target is put."""
-        found = self._find_registered(target)
-        forms = forms_asked(self.plan, found.declaration.made if found else ())
-        return frozenset(clause.id for clause in self._spec_of_plan.clauses if clause.made_forms & forms)
+        """The clauses for a target on variants that attnspec makes itself."""
+        registered = self._find_registered(target)
+        forms = forms_asked(self.plan, registered.declaration.made if registered else ())
+        return frozenset(clause.id for clause in self._spec_of_plan.clauses
+                         if clause.made_forms & forms)
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
@@ -139,20 +143,31 @@ class Engine:
     def _find_registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if any. Mistakes in other manifests do not matter."""
         library = "" if is_bare(target) else target.partition("/")[0]
+        if not library:
+            return None
         if library not in self._manifests:
-            known: Mapping[str, Registered] = {}
-            if library:
-                known = registered_subjects(self.plan.implementations, library=library)
-            self._manifests[library] = known
+            self._manifests[library] = registered_subjects(self.plan.implementations,
+                                                           library=library)
         return self._manifests[library].get(target)
 
     def _findings(self, target: str) -> tuple[KnownFinding, ...]:
-        """What is known of what a registered subject does; nothing of any other."""
+        """The known findings on a registered subject; none for any other."""
+        registered = self._find_registered(target)
+        if registered is None:
+            return ()
         if target not in self._known_findings:
-            found, device = self._find_registered(target), kind_of(self.plan.device)
-            self._known_findings[target] = () if found is None else findings_about(
-                target, found.library, self.plan.implementations, device)
+            self._known_findings[target] = findings_about(
+                target, registered.library, self.plan.implementations, kind_of(self.plan.device))
         return self._known_findings[target]
+
+    def _deviations(self, target: str) -> tuple[Deviation, ...]:
+        """The known failures of a subject: those of its manifest, and those of the baseline."""
+        if target not in self._known_deviations:
+            found = self._find_registered(target)
+            declaration = with_baseline(found.declaration if found else Declaration(),
+                                        self._baseline.get(target, ()))
+            self._known_deviations[target] = declaration.deviations
+        return self._known_deviations[target]
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and
@@ -177,43 +192,47 @@ class Engine:
 
     def items_of(self, target: str) -> Sequence[Item]:
         """What one target is put to, by dtype and clause."""
-        dtypes = self._dtypes_asked(target)
-        taken, named = self._taken_dtypes(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
-        return [*(Item(target, clause.id, dtype.value) for dtype in dtypes
-                  for clause in self._clauses_put_to(target) if not taken
-                  or clause.id in self.plan.clauses
-                  or is_due(clause, dtype, self.plan.effort, taken)),
-                *(Item(target, clause.id, dtype.value) for dtype in named
-                  for clause in self._contract_clauses if is_put_at(clause.id, dtype))]
+        dtypes, taken, items = self._dtypes_asked(target), self._taken_dtypes(target), list[Item]()
+        clauses = self._clauses_put_to(target)
+        for dtype in dtypes:
+            items += [Item(target, clause.id, dtype.value) for clause in clauses
+                      if not taken or clause.id in self.plan.clauses
+                      or is_due(clause, dtype, self.plan.effort, taken)]
+        for dtype in dict.fromkeys((*dtypes, *self.contract.dtypes)):
+            items += [Item(target, clause.id, dtype.value) for clause in self._contract_clauses
+                      if is_put_at(clause.id, dtype)]
+        return items
 
     def _taken_dtypes(self, target: str) -> tuple[DType, ...]:
-        """Those of its dtypes that it takes, its first among them; none where only the function
-        can say, once it is loaded: then every clause may be due.
+        """The dtypes that a target takes, its first among them.
+
+        None where only the function can say, once it is loaded: then every clause may be due.
         """
         if is_bare(target):
             return ()
-        is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
-        of_fault = declaration_of_target(target, {}).dtypes if is_glanced else tuple(DType)
-        return tuple(dtype for dtype in self._dtypes_asked(target) if dtype in of_fault)
+        dtypes = self._dtypes_asked(target)
+        if self.plan.effort is Effort.GLANCE and is_fault(target):
+            of_fault = declaration_of_target(target, {}).dtypes
+            return tuple(dtype for dtype in dtypes if dtype in of_fault)
+        return dtypes
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, by its manifest or by the plan."""
-        found = self._find_registered(target)
-        is_declared = found is not None and found.declaration.has_compiled_variant
+        registered = self._find_registered(target)
+        is_declared = registered is not None and registered.declaration.has_compiled_variant
         return is_declared or bool(self._variant_clauses(target))
 
     def hurries(self, target: str) -> bool:
         """Whether a target is known to compile for each shape, and has little time for that."""
-        found = self._find_registered(target)
-        if found:
-            is_compiled = found.declaration.is_compiled
+        if registered := self._find_registered(target):
+            is_compiled = registered.declaration.is_compiled
         else:
             is_compiled = is_bare(target) and (self.plan.lift == "jax"
                                                or "jax" in imports_of(target))
         return is_compiled and is_hurried(self.plan)
 
     def seconds_compiling(self, target: str) -> float:
-        """What a compiler has taken so far for a subject, by the clock. Loads nothing."""
+        """The seconds a compiler has taken so far for a subject. Loads nothing."""
         if target in self._subject_runs:
             return self._subject_runs[target].seconds_compiling
         return 0.0
@@ -221,10 +240,12 @@ class Engine:
     def _clauses_put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, to those that witness it."""
         if self.plan.clauses or self.plan.narrowing or not is_fault(target):
-            named, made = {clause.id for clause in self.clauses}, self._variant_clauses(target)
-            named |= made if self.plan.variants else frozenset()
-            return tuple(clause for clause in self._spec_of_plan.clauses
-                         if clause.id in named and (clause.id in made or not clause.made_forms))
+            ids, ids_of_variants = {clause.id
+                                    for clause in self.clauses}, self._variant_clauses(target)
+            if self.plan.variants:
+                ids |= ids_of_variants
+            return tuple(clause for clause in self._spec_of_plan.clauses if clause.id in ids
+                         and (clause.id in ids_of_variants or not clause.made_forms))
         names = clauses_for(self._spec_of_plan, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
@@ -233,35 +254,34 @@ class Engine:
         return read_refutations(self._spec_of_plan)
 
     def _check_deviations(self) -> None:
-        """Raise an error for a deviation of no clause. `--spec` may lack shipped clauses."""
+        """Raises an error for a deviation of no clause. `--spec` may lack shipped clauses."""
         clauses = [clause.id for clause in self._spec_of_plan.clauses]
         # a mistake there is told before anything is run
         _ = self._known_conventions, self._tried_conditions
         for target in self.plan.targets:
-            if not self.plan.spec and (found := self._find_registered(target)):
-                check_deviations(target, found.declaration, clauses)
-            for known in self._baseline.get(target, ()):
-                if known.clause not in clauses and not word_of(known.clause):
-                    raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
+            if not self.plan.spec and (registered := self._find_registered(target)):
+                check_deviations(target, registered.declaration, clauses)
+            for each in self._baseline.get(target, ()):
+                if each.clause not in clauses and not word_of(each.clause):
+                    raise UsageError.unknown("clause", each.clause, clauses, where=each.where)
         self._check_names()
 
     def _check_names(self) -> None:
-        """Raise UsageError where the baseline slips the name of what is judged."""
-        for subject, known in self._baseline.items():
-            ids = [target for target in self.plan.targets if not is_bare(target)
-                   and target != subject]
+        """Raises UsageError where the baseline misspells the name of what is judged."""
+        for subject, deviations in self._baseline.items():
             is_id = not is_bare(subject) and subject not in self.plan.targets
             if is_id and not self._find_registered(subject):
-                near = near_misses(subject, ids)
+                ids = [target for target in self.plan.targets if not is_bare(target)]
+                candidates = near_misses(subject, ids)
             else:
-                near = guess_meant_target(subject, self.plan.targets)
-            if near:
-                raise UsageError.unknown("subject", subject, near, where=known[0].where)
+                candidates = guess_meant_target(subject, self.plan.targets)
+            if candidates:
+                raise UsageError.unknown("subject", subject, candidates, where=deviations[0].where)
 
     def _dtypes_asked(self, target: str) -> tuple[DType, ...]:
-        known = self._find_registered(target)
-        supported = known.declaration.dtypes if known else tuple(DType)
-        return tuple(dtype for dtype in supported
+        registered = self._find_registered(target)
+        dtypes = registered.declaration.dtypes if registered else tuple(DType)
+        return tuple(dtype for dtype in dtypes
                      if not self.plan.dtypes or dtype in self.plan.dtypes)
 
     @cached_property
@@ -304,17 +324,17 @@ class Engine:
         return self._subject_runs[target]
 
     def _begin_process(self, target: str) -> None:
-        """Have the subject's process begin while what judges it is imported here."""
+        """Starts the subject's process while what judges it is imported here."""
         from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
-        known = self._find_registered(target)
-        is_there = is_bare(target) or (known and not known.why_missing)
+        registered = self._find_registered(target)
+        is_there = is_bare(target) or (registered and not registered.why_missing)
         if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
-            begin_target(target, surroundings, known, map(Path, self.plan.implementations))
+            begin_target(target, surroundings, registered, map(Path, self.plan.implementations))
 
     def _forget_earlier_subjects(self) -> None:
-        """Forget earlier subjects, and what their libraries compiled for them."""
+        """Forgets earlier subjects, and what their libraries compiled for them."""
         if len(self._subject_runs) < MAX_SUBJECTS:
             return
         for subject_run in self._subject_runs.values():
@@ -322,20 +342,20 @@ class Engine:
         self._subject_runs.clear()
 
     def forget(self, target: str) -> None:
-        """Forget what is known of a subject."""
+        """Forgets a subject, and why it cannot be had."""
         self._subject_runs.pop(target, None)
         self._missing_targets.pop(target, None)
 
     def fetch(self, target: str) -> None:
-        """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
+        """Loads what the target names. Raises TargetError or ManifestError if it cannot be had."""
         self._subject_run(target)
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject. Raises TargetError or ManifestError."""
+        """What a report says about a subject. Raises TargetError or ManifestError."""
         return self._subject_run(target).card
 
     def find_refused(self, target: str) -> Mapping[str, str]:
-        """What a subject refuses, in its words, as far as is known. Raises as `card` does."""
+        """What a subject is known to refuse, in its words. Raises as `card` does."""
         return self._subject_run(target).subject.refused_words
 
     def applies(self, item: Item) -> bool:
@@ -354,36 +374,34 @@ class Engine:
 
             return self.compare_with_known(try_word(subject_run.subject, self.contract, word,
                                                     DType(item.dtype)))
-        put = self._check(item.clause), DType(item.dtype)
-        outcome = subject_run.with_incidents(subject_run.try_clause(*put))
+        check, dtype = self._check(item.clause), DType(item.dtype)
+        outcome = subject_run.with_incidents(subject_run.try_clause(check, dtype))
         # of what is spared, nothing was tried that could differ
-        if subject_run.spares(*put):
+        if subject_run.spares(check, dtype):
             return outcome
         return self.compare_with_known(outcome)
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of its subject's known failures. Loads nothing."""
-        found = self._find_registered(outcome.subject)
-        declaration = found.declaration if found else Declaration()
-        deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
-        told = with_deviations(outcome, deviations, found.library.version if found else "")
-        told = with_convention(with_choice(told, self._findings(outcome.subject)),
-                               self._known_conventions)
-        does_gate = does_gate_run(told.verdict, told.level, strict=self.plan.strict)
-        is_new = told.verdict in FAILURES and does_gate
-        if is_new and self.plan.baseline:
-            return mark_as_new(told, *self._novelty(told))
-        return told
+        registered = self._find_registered(outcome.subject)
+        version = registered.library.version if registered else ""
+        outcome = with_deviations(outcome, self._deviations(outcome.subject), version)
+        outcome = with_choice(outcome, self._findings(outcome.subject))
+        outcome = with_convention(outcome, self._known_conventions)
+        does_gate = does_gate_run(outcome.verdict, outcome.level, strict=self.plan.strict)
+        if self.plan.baseline and outcome.verdict in FAILURES and does_gate:
+            return mark_as_new(outcome, *self._novelty(outcome))
+        return outcome
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
-        """How an unlisted failure stands to the baseline; contracts ask every run anew."""
+        """How an unlisted failure differs from the baseline; contracts ask every run anew."""
         if word_of(failure.clause):
             return Novelty.NEW, ""
         return novelty_of(failure, self._tried_conditions, self.conditions)
 
     @property
     def conditions(self) -> Conditions:
-        """What the plan's outcomes are found under."""
+        """The conditions under which the plan's outcomes are found."""
         return Conditions(VERSION, self._spec_of_plan.digest[:DIGEST_DIGITS], self.plan.effort,
                           self.plan.seed, self.plan.strict)
 

@@ -1,4 +1,4 @@
-"""What a record keeps of a failure: the case, and pictures of what was expected and seen."""
+"""Makes what a record keeps of a failure: the case, and pictures of what was expected and seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURE_LENGTH = 16
 """Rows and columns of a picture: a part around the worst entry."""
 
 MAX_DRAWN_LOGITS = 2**23
-"""Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
+"""Logits B·H·T·S up to which masks are drawn: all of them are computed for it."""
 
 AXIS_NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key",
                                  "D": "feature", "Dv": "feature", "M": "model feature",
@@ -33,7 +33,7 @@ AXIS_NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "
 """What one entry along an axis is called."""
 
 ROOMY_CAPTION = "Drawn at {}, where more is seen than in the case above. {}"
-"""How the caption begins of pictures that are not of the case that is reported."""
+"""The beginning of a caption whose pictures are not of the reported case."""
 
 MASKED, UNJUDGED, PLAIN = "x", "u", "."
 """The marks of a picture's entries."""
@@ -58,11 +58,10 @@ class Crop:
     columns: slice
 
     @classmethod
-    def crop_around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
+    def crop_around(cls, place: tuple[int, int], shape: tuple[int, ...]) -> Crop:
         """Crops as many rows and columns as a picture holds."""
-        rows, columns = (_span_around(place, length)
-                         for place, length in zip(at, shape[ROWS:], strict=True))
-        return cls(rows, columns)
+        row, column = place
+        return cls(_span_around(row, shape[ROWS]), _span_around(column, shape[COLUMNS]))
 
     def crop_array(self, array: Array) -> Array:
         """The part of an array (rows, columns) that the crop shows."""
@@ -73,30 +72,27 @@ def draw_case(trial: Trial, recipe: Recipe) -> DrawnPictures:
     """Draws a failing case. It is put again, to show what its worst relation compares."""
     try:
         scene = trial.scene(recipe)
-        compared = trial.compared_arrays(scene)
-        if compared is None or len(compared.axes) < len((ROWS,
-                                                         COLUMNS)) or not compared.seen.array.size:
+        comparison = trial.compared_arrays(scene)
+        if comparison is None or len(comparison.axes) < 2 or not comparison.seen.array.size:
             return DrawnPictures()
-        return DrawnPictures(_write_caption(compared),
-                             (*_draw_panels(scene, compared),
-                              *_draw_masked_weights(scene, compared)))
+        pictures = (*_draw_panels(scene, comparison), *_draw_masked_weights(scene, comparison))
+        return DrawnPictures(_write_caption(comparison), pictures)
     # no reason to lose the verdict
     except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):
         return DrawnPictures()
 
 
-def draw_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> DrawnPictures:
-    """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows
-    no more entries.
+def draw_with_room(trial: Trial, case: Recipe | None, reported_case: Recipe) -> DrawnPictures:
+    """Draws a case with room, whose wrong entries are named; nothing if it shows no more entries.
 
     It is not put to variants that compile: they would compile for its sizes alone.
     """
-    if case is None or _count_entries(case.sizes) <= _count_entries(reported.sizes):
+    if case is None or _count_entries(case.sizes) <= _count_entries(reported_case.sizes):
         return DrawnPictures()
-    drawn = draw_case(replace(trial, compiles=False), case)
-    if drawn.pictures:
-        return replace(drawn, caption=ROOMY_CAPTION.format(case.sizes, drawn.caption))
-    return drawn
+    pictures = draw_case(replace(trial, compiles=False), case)
+    if pictures.pictures:
+        return replace(pictures, caption=ROOMY_CAPTION.format(case.sizes, pictures.caption))
+    return pictures
 
 
 def _count_entries(sizes: Sizes) -> int:
@@ -104,86 +100,88 @@ def _count_entries(sizes: Sizes) -> int:
     return sizes.B * sizes.H * sizes.T * (sizes.S + sizes.Dv)
 
 
-def _write_caption(compared: Compared) -> str:
+def _write_caption(comparison: Compared) -> str:
     """`Output, head 3. The worst entry, outlined, is query 5, feature 2. Wrong: rows 5 to 9.`"""
-    index = _worst_entry(compared)
-    named = [f"{AXIS_NAMES[axis]} {place}"
-             for axis, place in zip(compared.axes, index, strict=True)]
-    where = ", ".join([compared.seen.name, *named[:ROWS]])
-    worst = f"The worst entry, outlined, is {', '.join(named[ROWS:])}."
-    return f"{where[0].upper()}{where[1:]}. {worst}{_describe_region(compared)}"
+    index = _worst_entry(comparison)
+    places = [f"{AXIS_NAMES[axis]} {place}"
+             for axis, place in zip(comparison.axes, index, strict=True)]
+    where = ", ".join([comparison.seen.name, *places[:ROWS]])
+    worst = f"The worst entry, outlined, is {', '.join(places[ROWS:])}."
+    return f"{where[0].upper()}{where[1:]}. {worst}{_describe_region(comparison)}"
 
 
-def _describe_region(compared: Compared) -> str:
+def _describe_region(comparison: Compared) -> str:
     """Which entries are wrong; empty for a single later row, whose index alone would mislead."""
-    if not compared.wrong.any() or compared.first_row:
+    if not comparison.wrong.any() or comparison.first_row:
         return ""
-    told = describe_ranges(compared.wrong, compared.axes)
-    return f" Wrong: {told}{' that is compared' if compared.wrong.all() else ''}."
+    ranges = describe_ranges(comparison.wrong, comparison.axes)
+    if comparison.wrong.all():
+        ranges += " that is compared"
+    return f" Wrong: {ranges}."
 
 
-def _worst_entry(compared: Compared) -> tuple[int, ...]:
-    """The worst entry, as the array counts that the compared rows are taken from."""
-    index = compared.index
-    return (*index[:ROWS], index[ROWS] + compared.first_row, index[COLUMNS])
+def _worst_entry(comparison: Compared) -> tuple[int, ...]:
+    """The index of the worst entry in the array from which the compared rows are taken."""
+    index = comparison.index
+    return (*index[:ROWS], index[ROWS] + comparison.first_row, index[COLUMNS])
 
 
-def _draw_panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
+def _draw_panels(scene: Scene, comparison: Compared) -> Iterator[Picture]:
     """What was expected, what was seen, and their difference, around the worst entry."""
-    seen, expected = compared.seen, compared.expected
+    seen, expected = comparison.seen, comparison.expected
     with np.errstate(all="ignore"):
-        same_nan = np.isnan(seen.array) & np.isnan(expected.array) & ~compared.wrong
+        same_nan = np.isnan(seen.array) & np.isnan(expected.array) & ~comparison.wrong
         difference = np.where((seen.array == expected.array) | same_nan, 0,
                               seen.array - expected.array)
     less = replace(expected, name="seen − expected", array=difference)
     for panel, side in ((Panel.EXPECTED, expected), (Panel.SEEN, seen), (Panel.DIFFERENCE, less)):
-        yield _draw_panel(compared, panel, side,
-                          _mark_entries(compared, _find_hidden(scene, compared, side.run)))
+        yield _draw_panel(comparison, panel, side,
+                          _mark_entries(comparison, _find_hidden(scene, comparison, side.run)))
 
 
-def _draw_panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
-    """The rows and columns around the worst entry. marks: of the shape of what is compared."""
-    at, (row, column) = compared.index[:ROWS], compared.index[ROWS:]
-    rows, columns = (AXIS_NAMES[axis] for axis in compared.axes[ROWS:])
+def _draw_panel(comparison: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
+    """The rows and columns around the worst entry.  marks: of the shape of what is compared."""
+    at, (row, column) = comparison.index[:ROWS], comparison.index[ROWS:]
+    rows, columns = (AXIS_NAMES[axis] for axis in comparison.axes[ROWS:])
     crop = Crop.crop_around((row, column), side.array.shape)
-    drawn = _draw_picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at],
+    picture = _draw_picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at],
                           marks[at], crop)
-    drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
-    if not compared.first_row:
-        return drawn
-    return replace(drawn, first=(drawn.first[0] + compared.first_row, drawn.first[1]), whole=())
+    picture = replace(picture, panel=panel, worst=(row + comparison.first_row, column))
+    if not comparison.first_row:
+        return picture
+    return replace(picture, first=(picture.first[0] + comparison.first_row, picture.first[1]),
+                   whole=())
 
 
 def _draw_picture(name: str, axes: tuple[str, str], array: Array, marks: Array,
                   crop: Crop) -> Picture:
-    """The part of an array (rows, columns) that a crop shows; marks: one character an entry."""
-    entries = tuple(tuple(_plain_number(entry) for entry in line)
-                    for line in crop.crop_array(array))
-    marked = tuple("".join(line) for line in crop.crop_array(marks))
+    """The part of an array (rows, columns) that a crop shows.  marks: one character an entry."""
+    entries = tuple(tuple(map(_plain_number, line)) for line in crop.crop_array(array))
+    lines_of_marks = tuple("".join(line) for line in crop.crop_array(marks))
+    if not any(line.strip(PLAIN) for line in lines_of_marks):
+        lines_of_marks = ()
     first = (crop.rows.start, crop.columns.start)
-    return Picture(name, *axes, entries, first=first, whole=array.shape,
-                   marks=marked if any(line.strip(PLAIN) for line in marked) else ())
+    return Picture(name, *axes, entries, first=first, whole=array.shape, marks=lines_of_marks)
 
 
-def _mark_entries(compared: Compared, hidden: Array | None) -> Array:
+def _mark_entries(comparison: Compared, is_hidden: Array | None) -> Array:
     """Marks masked and unjudged entries, in the shape of what is compared."""
-    marks = np.where(compared.claimed, PLAIN, UNJUDGED)
-    if hidden is None:
+    marks = np.where(comparison.claimed, PLAIN, UNJUDGED)
+    if is_hidden is None:
         return marks
-    return np.where(hidden, MASKED, marks)
+    return np.where(is_hidden, MASKED, marks)
 
 
-def _find_hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
+def _find_hidden(scene: Scene, comparison: Compared, run: str) -> Array | None:
     """Which entries are masked, in the shape compared; None unless it is query by key."""
-    if compared.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
+    if comparison.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
         return None
-    shown = visible(scene, run)
-    shown = shown if "H" in compared.axes else np.asarray(shown.any(axis=1))
-    rows = slice(compared.first_row, compared.first_row + compared.claimed.shape[ROWS])
-    hidden = ~shown[..., rows, :]
-    if hidden.shape == compared.claimed.shape:
-        return hidden
-    return None
+    is_visible = visible(scene, run)
+    if "H" not in comparison.axes:
+        is_visible = np.asarray(is_visible.any(axis=1))
+    rows = slice(comparison.first_row, comparison.first_row + comparison.claimed.shape[ROWS])
+    is_hidden = ~is_visible[..., rows, :]
+    return is_hidden if is_hidden.shape == comparison.claimed.shape else None
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
@@ -191,27 +189,27 @@ def _is_drawable(scene: Scene, run: str) -> bool:
                for part in scene.runs[run].parts)
 
 
-def _draw_masked_weights(scene: Scene, compared: Compared) -> Iterator[Picture]:
+def _draw_masked_weights(scene: Scene, comparison: Compared) -> Iterator[Picture]:
     """The weights by definition, with the mask, where hidden keys matter and none is drawn yet."""
-    run, axes = compared.seen.run, compared.axes
+    run, axes = comparison.seen.run, comparison.axes
     is_drawn = axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes
     if is_drawn or not _is_drawable(scene, run):
         return
-    shown = visible(scene, run)
-    if shown.all():
+    is_visible = visible(scene, run)
+    if is_visible.all():
         return
     weights = read_definition(scene, run, "weights", ("B", "H", "T", "S"),
                               lambda expected: expected.weights)
-    index = dict(zip(axes, _worst_entry(compared), strict=True))
-    batch, head, row = index["B"], index.get("H"), index["T"]
-    whose, mixed = (f"of head {head}",
-                    slice(head, head + 1)) if head is not None else ("on average", slice(None))
-    seen = np.asarray(shown[batch, mixed].any(axis=0))
-    last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
-    marks = np.where(seen, PLAIN, MASKED)
+    index = dict(zip(axes, _worst_entry(comparison), strict=True))
+    batch, row, whose, heads = index["B"], index["T"], "on average", slice(None)
+    if "H" in index:
+        whose, heads = f"of head {index['H']}", slice(index["H"], index["H"] + 1)
+    visible_keys = np.asarray(is_visible[batch, heads].any(axis=0))
+    last = max(np.flatnonzero(visible_keys[row]), default=0)
+    marks = np.where(visible_keys, PLAIN, MASKED)
     yield _draw_picture(f"weights by definition {whose}, with the mask",
-                        (AXIS_NAMES["T"], AXIS_NAMES["S"]), weights[batch, mixed].mean(axis=0),
-                        marks, Crop.crop_around((row, last), seen.shape))
+                        (AXIS_NAMES["T"], AXIS_NAMES["S"]), weights[batch, heads].mean(axis=0),
+                        marks, Crop.crop_around((row, int(last)), visible_keys.shape))
 
 
 def _span_around(place: int, length: int) -> slice:
@@ -232,51 +230,56 @@ def _plain_number(entry: np.generic) -> float | str:
 
 
 def make_evidence(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
-    """The failing case with its pictures, or how the call ended. last: the case, if any."""
+    """The failing case with its pictures, or how the call ended.  last: the case, if any."""
     if isinstance(failure, Violated):
-        drawn = draw_case(trial, failure.recipe)
+        pictures = draw_case(trial, failure.recipe)
         return Evidence(failure.measured.sentence, describe_case(trial, failure.recipe),
-                        failure.recipe.text, failure.measured, drawn.pictures,
-                        caption=drawn.caption, calls=calls_at_other_sizes(trial, failure.recipe))
-    told = (describe_case(trial, last), last.text) if last else ("", "")
-    stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
-    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr,
-                    calls=calls_at_other_sizes(trial, last) if last else ())
+                        failure.recipe.text, failure.measured, pictures.pictures,
+                        caption=pictures.caption,
+                        calls=calls_at_other_sizes(trial, failure.recipe))
+    evidence = Evidence(str(failure), "", "", traceback=failure.traceback)
+    if isinstance(failure, SubjectDied):
+        evidence = replace(evidence, stderr=failure.stderr)
+    if last:
+        evidence = replace(evidence, case=describe_case(trial, last), recipe=last.text,
+                           calls=calls_at_other_sizes(trial, last))
+    return evidence
 
 
 def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
-    """The sizes of the calls that a clause makes of a case, where some differ from the case's."""
+    """The sizes of the calls that a clause makes of a case, if some differ from the case's."""
     try:
         scene, own = trial.scene(recipe), trial.evaluator.problem(recipe, trial.check.domain.poses)
     except NoClaim:  # a case that is drawn too small for what the clause makes of it
         return ()
-    sizes = {problem.sizes: None for run in scene.runs.values()
-             for problem in (*run.before, *run.parts)}
-    if sizes.keys() - {own.sizes}:
-        return tuple(spell_lengths(each.by_axis) for each in sizes)
-    return ()
+    sizes = dict.fromkeys(problem.sizes for run in scene.runs.values()
+                          for problem in (*run.before, *run.parts))
+    if not sizes.keys() - {own.sizes}:
+        return ()
+    return tuple(spell_lengths(each.by_axis) for each in sizes)
 
 
 def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
     """The evidence with where it fails, drawn where there is room."""
     located = replace(evidence, begins=place.begins, wrong=place.wrong)
     try:
-        drawn = draw_with_room(trial, place.case, Recipe.parse(evidence.recipe))
+        pictures = draw_with_room(trial, place.case, Recipe.parse(evidence.recipe))
     except Exception:  # a help, as the diagnosis is
         return located
-    if drawn.pictures:
-        return replace(located, pictures=drawn.pictures, caption=drawn.caption)
+    if pictures.pictures:
+        return replace(located, pictures=pictures.pictures, caption=pictures.caption)
     return located
 
 
 def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -> bool:
-    """Whether faults are looked for that are like a failure. is_further: at a dtype at which most
-    clauses are sampled.
+    """Whether faults that explain a failure are looked for.
 
-    What may be is no fault, a recommendation is explained at the main dtype, and of a large case
-    each fault would cost as much as the case.
+    is_further: at a dtype at which most clauses are sampled. What may be is no fault, a
+    recommendation is explained at the main dtype, and of a large case each fault would cost as
+    much as the case.
     """
     level = trial.check.clause.level
-    is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
-    return not is_minor and count_work(
-        Recipe.parse(evidence.recipe).sizes) <= EFFORTS[Effort.THOROUGH].largest
+    if level is Level.MAY or (level is Level.SHOULD and is_further):
+        return False
+    work = count_work(Recipe.parse(evidence.recipe).sizes)
+    return work <= EFFORTS[Effort.THOROUGH].largest

@@ -1,7 +1,7 @@
-"""What is expected of a plan's clauses: how much of each is put at a dtype, and which failures are
+"""Says what is expected of a plan's clauses: how much of each is put, and which failures are
 known.
 
-Of a clause all cases are put, a sample of them, or nothing. A known deviation that fails as listed
+All cases of a clause are put, a sample of them, or nothing. A known deviation that fails as listed
 is EXPECTED; one that fails otherwise or is over, UNEXPECTED. One that holds is mended: of a list
 that is good news, of a manifest it is UNEXPECTED, for what it says is wrong.
 """
@@ -37,39 +37,45 @@ def match_ids(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
 
 
 def is_hurried(plan: Plan) -> bool:
-    """Whether compilers have little time. Everything is put of clauses, profiles or sizes that
-    somebody names, in an audit, and where a run is held against others.
+    """Whether compilers have little time.
+
+    Everything is put of clauses, profiles or sizes that somebody names, in an audit, and where a
+    run is compared with others.
     """
     is_named = plan.clauses or plan.narrowing or plan.sizes
     is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
     return EFFORTS[plan.effort].compiling < math.inf and not (is_named or is_compared)
 
 
-def no_clause(name: str, known: Sequence[str]) -> UsageError:
-    """The error that there is no such clause; it says where to look for an unknown theme."""
+def no_clause(name: str, ids: Sequence[str]) -> UsageError:
+    """The error that there is no such clause, with where to look for an unknown theme."""
     theme, dot, _ = name.partition(".")
-    if of_theme := hint_of_theme(name, known):
-        return UsageError(
-            f"{quote_value(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
-    is_bare = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
-    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_bare else ''}")
+    if of_theme := hint_of_theme(name, ids):
+        return UsageError(f"{quote_value(name)} is not a known clause.{of_theme} "
+                          f"`{LISTINGS['clause']}` names them all.")
+    message = str(UsageError.unknown("clause", name, ids))
+    if dot and not near_misses(theme, sorted({each.partition(".")[0] for each in ids})):
+        message += OWN
+    return UsageError(message)
 
 
 def check_known(kind: str, names: tuple[str, ...],
-                known: Mapping[str, object] | list[str]) -> None:
-    """Raise UsageError for a name that there is not."""
+                names_known: Mapping[str, object] | list[str]) -> None:
+    """Raises UsageError for a name that does not exist."""
     for name in names:
-        if name not in known:
-            raise UsageError.unknown(kind, name, known)
+        if name not in names_known:
+            raise UsageError.unknown(kind, name, names_known)
 
 
-def no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
-    """The error that no subject takes a dtype; it says which dtypes they take."""
-    takes = {target: found.declaration.dtypes for target, found in known.items() if found}
-    told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}"
-                     for target, dtypes in takes.items())
-    return UsageError(
-        f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")
+def no_dtype(plan: Plan, manifests: Mapping[str, Registered | None]) -> UsageError:
+    """The error that no subject takes a dtype, with the dtypes that they take."""
+    reasons = []
+    for target, registered in manifests.items():
+        if registered:
+            dtypes = ", ".join(each.value for each in registered.declaration.dtypes)
+            reasons.append(f"{target} takes {dtypes}")
+    dtypes = " and ".join(each.value for each in plan.dtypes)
+    return UsageError(f"nothing is tested at {dtypes}: {'; '.join(reasons)}.")
 
 
 # How much of a clause is put
@@ -77,8 +83,7 @@ def no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """Says how much of a clause is put to one subject in a run: which dtype is its first, it says
-    itself.
+    """Says how much of a clause is put to one subject in a run.
 
     samples_gradients: a sample of the cases of clauses about gradients is tried, at the first
     dtype alone.
@@ -91,21 +96,23 @@ class Portions:
     @property
     def dtypes(self) -> tuple[DType, ...]:
         """The dtypes at which the subject is judged."""
-        asked = self.plan.dtypes or tuple(DType)
-        return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
+        dtypes = self.plan.dtypes or tuple(DType)
+        return tuple(dtype for dtype in self.declaration.dtypes if dtype in dtypes)
 
     def spares(self, clause: Clause, dtype: DType) -> bool:
-        """Whether a glance, or effort quick at float64, does not put the clause at this dtype, or
-        it is about gradients that are sampled at another one. A listed failure is looked at.
+        """Whether the clause is not put at this dtype.
+
+        A glance, or effort quick at float64, does not put it, or it is about gradients that are
+        sampled at another dtype. A listed failure is looked at.
         """
         plan, is_seldom = self.plan, self._is_seldom(dtype)
         if self._samples(clause) and dtype is not first_of(self.dtypes):
             return not find_deviation(self.declaration.deviations, clause.id, dtype)
         if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=is_seldom):
             return False
-        listed = find_deviation(self.declaration.deviations, clause.id, dtype)
-        is_asked = clause.id in plan.clauses or listed
-        return not ((plan.effort is Effort.GLANCE or is_seldom) and is_asked)
+        deviation = find_deviation(self.declaration.deviations, clause.id, dtype)
+        is_named = clause.id in plan.clauses or deviation
+        return not ((plan.effort is Effort.GLANCE or is_seldom) and is_named)
 
     def _is_seldom(self, dtype: DType) -> bool:
         """Whether a quick run leaves the dtype out: float64's truth costs most, and says least."""
@@ -162,7 +169,7 @@ def check_deviations(subject: str, declaration: Declaration, clauses: Collection
 
 
 def find_deviation(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviation | None:
-    """The deviation that speaks of this clause at this dtype, if one is listed."""
+    """The deviation from this clause at this dtype, if one is listed."""
     for deviation in deviations:
         if deviation.clause == clause and dtype in (deviation.dtypes or (dtype,)):
             return deviation
@@ -180,13 +187,16 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation],
     if is_met and not (deviation.until and has_reached(version, deviation.until)):
         reason = f"{deviation.reason} ({deviation.listing})"
         return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=deviation.finding)
-    how = f"{version} is installed" if is_met else _how_it_differs(outcome, deviation)
     until = f" until {deviation.until}" if deviation.until else ""
-    listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
-    reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
-    said = f"is listed as {deviation.failure}{until}"
-    novelty, says = (Novelty.CHANGED,
-                     f"{said}, and {how}") if is_met else _describe_change(outcome, said)
+    listing = f"is listed as {deviation.failure}{until}"
+    if is_met:
+        how = f"{version} is installed"
+        novelty, says = Novelty.CHANGED, f"{listing}, and {how}"
+    else:
+        how = _how_it_differs(outcome, deviation)
+        novelty, says = _describe_change(outcome, listing)
+    reason = (f"listed as {deviation.verdict}{until} ({deviation.proof}), but {how}: "
+              f"{deviation.remedy}. {outcome.reason}").strip()
     # good news for a list; a manifest that says so is wrong
     if novelty is Novelty.MENDED and not deviation.until:
         return replace(outcome, change=Change(novelty, says, outcome.verdict))
@@ -195,7 +205,7 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation],
 
 
 def mark_as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
-    """Marks a failure as listed nowhere. why: the rest of a sentence; empty for none."""
+    """Marks a failure as listed nowhere.  why: the rest of a sentence; empty for none."""
     says = f"{_describe_verdict(outcome)}; {why}" if why else _describe_verdict(outcome)
     return replace(outcome, change=Change(novelty, says, outcome.verdict))
 
@@ -209,8 +219,6 @@ def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
     choice = causes[0]
     reason = f"a documented choice: {choice.says} {choice.documented}"
     return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=choice.id)
-
-
 
 
 def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Outcome:
@@ -229,19 +237,21 @@ def _how_it_differs(outcome: Outcome, deviation: Deviation) -> str:
         return f"it was not judged ({outcome.verdict.value})"
     if outcome.verdict not in FAILURES:
         return "it passes now"
-    return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
+    otherwise = " otherwise" if outcome.verdict.value == deviation.verdict else ""
+    return f"it is {outcome.verdict.value}{otherwise} now"
 
 
-def _describe_change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
+def _describe_change(outcome: Outcome, listing: str) -> tuple[Novelty, str]:
     if outcome.verdict in _SILENT_VERDICTS:
-        return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
+        return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {listing}"
     if outcome.verdict not in FAILURES:
-        return Novelty.MENDED, f"holds now, and {said}"
-    return Novelty.CHANGED, f"{_describe_verdict(outcome)} now, and {said}"
+        return Novelty.MENDED, f"holds now, and {listing}"
+    return Novelty.CHANGED, f"{_describe_verdict(outcome)} now, and {listing}"
 
 
 def _describe_verdict(outcome: Outcome) -> str:
-    return f"is {outcome.verdict.value}{f' ({outcome.failure_kind})' if outcome.failure_kind else ''}"
+    kind = f" ({outcome.failure_kind})" if outcome.failure_kind else ""
+    return f"is {outcome.verdict.value}{kind}"
 
 
 def has_reached(version: str, until: str) -> bool:

@@ -1,5 +1,5 @@
-"""Tries the clauses against one subject: its evaluators by dtype, and the verdict on each clause
-and each contract.
+"""Tries the clauses on one subject: its evaluators by dtype, and the verdict on each clause and
+contract.
 
 A contract's words are put in a small problem each, and all of them in one: whether the subject
 takes what it says. What a function of one's own turns out to refuse while it is judged is kept
@@ -29,7 +29,7 @@ from attnspec.engine.summon import compiling_time, samples_gradients, with_claus
 from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Recipe, Sizes, count_work
+from attnspec.problems.problem import Recipe, Sizes, count_logits, count_work
 from attnspec.problems.size_plan import taken_pairs
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import ALL, Contract, Refutations, contract_id
@@ -62,7 +62,7 @@ MAX_SCORES, MAX_WORK = 2**27, 2**34
 """Scores (B·H·T·S) and multiply-adds up to which all words are put together."""
 
 _FOLLOWING_AXES = {"T": "S", "S": "T", "D": "Dv", "Dv": "D", "H": "Hkv", "Hkv": "H"}
-"""Axes that are as long as one that is named, unless they are named themselves."""
+"""Axes that are as long as a named one, unless they are named themselves."""
 
 
 def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> Outcome:
@@ -70,10 +70,10 @@ def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> O
     if dtype not in subject.declaration.dtypes:
         reason = subject.declaration.left_out.get(dtype,
                                                   f"{subject.id} does not take {dtype.value}")
-        verdict = Verdict.VIOLATED if word == dtype.value else Verdict.INAPPLICABLE
-        return _contract_outcome(subject, word, dtype, verdict,
-                                 reason=_format_broken_word(word, reason) if word == dtype.value
-                                 else reason)
+        if word == dtype.value:
+            return _contract_outcome(subject, word, dtype, Verdict.VIOLATED,
+                                     reason=_format_broken_word(word, reason))
+        return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
         return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE,
                                  reason=f"it is tested at {word}")
@@ -95,27 +95,30 @@ def try_recipe(subject: Subject, word: str, dtype: DType, recipe: Recipe) -> Out
                                  reason=_format_broken_word(word, reason))
     try:
         subject.answer(problem)
-    except (SubjectRaised, UnusableAnswer) as raised:
-        trace = raised.traceback if isinstance(raised, SubjectRaised) else ""
+    except (SubjectRaised, UnusableAnswer) as error:
+        trace = error.traceback if isinstance(error, SubjectRaised) else ""
         return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, recipe,
-                                 reason=_format_broken_word(word, str(raised)), trace=trace)
-    except SubjectDied as died:
-        return _contract_outcome(subject, word, dtype, died.verdict, recipe, reason=str(died),
-                                 trace=died.traceback)
+                                 reason=_format_broken_word(word, str(error)), trace=trace)
+    except SubjectDied as death:
+        return _contract_outcome(subject, word, dtype, death.verdict, recipe, reason=str(death),
+                                 trace=death.traceback)
     return _contract_outcome(subject, word, dtype, Verdict.HELD)
 
 
 def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
-    """The problem that has what the word says, and else what the subject is known to take."""
-    keywords = set(contract.keywords) if word == ALL else {word} & set(contract.keywords)
-    keywords = keywords.union({"causal"} if limits.causal_only else (),
-                              *map(limits.brings, keywords))
+    """The problem with what the word says, and otherwise what the subject is known to take."""
+    if word == ALL:
+        keywords, lengths = set(contract.keywords), contract.largest
+    else:
+        keywords, lengths = {word} & {*contract.keywords}, _size_of_word(contract, word)
+    keywords = keywords.union(*map(limits.brings, keywords))
+    if limits.causal_only:
+        keywords.add("causal")
     keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
-    asked = contract.largest if word == ALL else _size_of_word(contract, word)
-    followed = {_FOLLOWING_AXES[axis]: size for axis, size in asked.items()
-                if axis in _FOLLOWING_AXES}
-    return _contract_recipe(replace(nearest_sizes(SMALL_SIZES, limits), **{**followed, **asked}),
-                            frozenset(keywords), limits)
+    following = {_FOLLOWING_AXES[axis]: size for axis, size in lengths.items()
+                 if axis in _FOLLOWING_AXES}
+    sizes = replace(nearest_sizes(SMALL_SIZES, limits), **{**following, **lengths})
+    return _contract_recipe(sizes, frozenset(keywords), limits)
 
 
 def _size_of_word(contract: Contract, word: str) -> dict[str, int]:
@@ -123,9 +126,10 @@ def _size_of_word(contract: Contract, word: str) -> dict[str, int]:
     if word not in contract.sizes:
         return {}
     axis, size = contract.sizes[word]
-    partner = _FOLLOWING_AXES.get(axis, "")
-    return {axis: size} | {each: most for each, most in contract.largest.items()
-                           if each == partner}
+    lengths, partner = {axis: size}, _FOLLOWING_AXES.get(axis, "")
+    if partner in contract.largest:
+        lengths[partner] = contract.largest[partner]
+    return lengths
 
 
 def _contract_recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
@@ -136,19 +140,18 @@ def _contract_recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> 
 
 
 def _why_too_large(sizes: Sizes) -> str:
-    scores = sizes.B * sizes.H * sizes.T * sizes.S
+    scores = count_logits(sizes)
     if scores <= MAX_SCORES and scores * (sizes.D + sizes.Dv) <= MAX_WORK:
         return ""
     return f"all of it together is too large to test here ({sizes}); each word is tested by itself"
 
 
 def _find_word_refused_alone(subject: Subject, contract: Contract, dtype: DType) -> str:
-    """Says that a word is refused by itself already; empty if none is."""
-    alone = (try_word(subject, contract, word, dtype)
-             for word in (*contract.keywords, *contract.sizes))
-    refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
-    if refused:
-        return f"{refused} fails already, on its own"
+    """That a word is refused by itself already; empty if none is."""
+    for word in (*contract.keywords, *contract.sizes):
+        outcome = try_word(subject, contract, word, dtype)
+        if outcome.verdict is not Verdict.HELD:
+            return f"{outcome.clause} fails already, on its own"
     return ""
 
 
@@ -169,7 +172,7 @@ def _contract_outcome(subject: Subject, word: str, dtype: DType, verdict: Verdic
 
 @dataclass(slots=True)
 class Refusals:
-    """Finds what one subject refuses while it is judged; remembers its plain answers."""
+    """Finds what one subject refuses while it is judged."""
 
     subject: Subject
     _begun_by_dtype: dict[DType, BegunInterview | None] = field(default_factory=dict)
@@ -180,20 +183,23 @@ class Refusals:
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
     def refusal_finder(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
-        """Makes the function that finds, for one trial, what an exception refuses. Words that were
-        no refusal once are not asked about again.
+        """Makes the function that finds, for one trial, what an exception refuses.
+
+        Words that were no refusal once are not asked about again.
         """
         failures = set[str]()
 
-        def find_refused(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
-            if not self.is_asked or raised.asked is None or raised.gist in failures:
+        def find_refused(error: SubjectRaised) -> tuple[WordedRefusal, ...]:
+            if not self.is_asked or error.asked is None or error.gist in failures:
                 return ()
-            is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
-            with asking_for(self.subject, Asking.TAKES):
-                begun = self._begin_at_dtype(dtype) if is_clear else None
-                refused = begun.find_refused(case_of(raised.asked)) if begun else ()
-            failures.update(() if refused else (raised.gist,))
-            return refused
+            refusals: tuple[WordedRefusal, ...] = ()
+            if refusal_words(error, error.asked, home=self.subject.home):
+                with asking_for(self.subject, Asking.TAKES):
+                    if interview := self._begin_at_dtype(dtype):
+                        refusals = interview.find_refused(case_of(error.asked))
+            if not refusals:
+                failures.add(error.gist)
+            return refusals
 
         return find_refused
 
@@ -202,24 +208,22 @@ class Refusals:
             self._begun_by_dtype[dtype] = begin_interview(self.subject, dtype)
         return self._begun_by_dtype[dtype]
 
-    def add_refusals(self, outcome: Outcome, within: Subject) -> Outcome:
-        """The outcome of a trial within narrower limits, with what was found out on the way."""
-        found = {name: words for name, words in within.refused_words.items()
-                 if name not in self.subject.refused_words}
-        if found:
-            return replace(outcome, refused=found)
-        return outcome
+    def add_refusals(self, outcome: Outcome, narrowed_subject: Subject) -> Outcome:
+        """The outcome of a trial of a narrowed subject, with the refusals that narrowed it."""
+        refusals = {name: words for name, words in narrowed_subject.refused_words.items()
+                    if name not in self.subject.refused_words}
+        return replace(outcome, refused=refusals) if refusals else outcome
 
 
 MAX_SMALL_SIZES = 3
-"""At so many sizes of failing cases that were shrunk before a further one is put first."""
+"""A further failing case is put first at so many sizes to which earlier ones were shrunk."""
 
 KNOWN_FAILURE_CASES = 10
-"""How many cases look for a listed failure of which no case is listed."""
+"""How many cases look for a listed failure for which no case is listed."""
 
 
 class SubjectRun:
-    """The clauses against one subject.
+    """Tries the clauses on one subject.
 
     checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.
     refutations: which of them convict which fault.  archives: what it shares with other subjects,
@@ -250,42 +254,47 @@ class SubjectRun:
                               hurries=self._compiling is not None)
 
     def evaluator(self, dtype: DType) -> Evaluator:
-        """The subject at one dtype, and what it does there where practice is divided.
+        """The subject at one dtype, with its conventions there.
 
         A constant that hides keys may do so at one dtype and overflow at another, so each dtype is
         probed for itself.
         """
         if dtype not in self._evaluators:
             plain = Evaluator(self.subject, dtype)
-            self._evaluators[dtype] = self.archives.share_archive(plain) if self.archives else plain
+            self._evaluators[dtype] = (self.archives.share_archive(plain) if self.archives
+                                       else plain)
             self._evaluators[dtype].compiling = self._compiling
         return self._evaluators[dtype]
 
     @cached_property
     def card(self) -> SubjectCard:
-        """What a report says of the subject: it is asked after every item."""
-        declared = self.subject.declaration
-        found = self.evaluator(declared.dtypes[0]).conventions
-        probed = {name: answer for name, answer in found.items()
-                  if name not in declared.conventions}
-        precision = {dtype.value: str(self.evaluator(dtype).precision)
-                     for dtype in declared.dtypes}
-        # of one that is not asked for gradients nothing is said
-        told = declared.dtypes if GRAD in declared.keywords else ()
-        backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
-        taken = write_pairs(taken_pairs(declared.limits, declared.keywords))
-        traits = frozenset(traits_within(declared.limits, declared.keywords))
+        """What a report says about the subject. It is asked after every item."""
+        declaration, precision, backward = self.subject.declaration, {}, {}
+        answers = self.evaluator(declaration.dtypes[0]).conventions
+        probed_answers = {name: answer for name, answer in answers.items()
+                          if name not in declaration.conventions}
+        for dtype in declaration.dtypes:
+            precision[dtype.value] = str(self.evaluator(dtype).precision)
+            # of one that is not asked for gradients nothing is said
+            if GRAD in declaration.keywords:
+                backward[dtype.value] = self.evaluator(dtype).backward_name
+        pairs = write_pairs(taken_pairs(declaration.limits, declaration.keywords))
+        traits = frozenset(traits_within(declaration.limits, declaration.keywords))
         triples = ""
-        if declared.kind is Kind.ATTENTION:
-            triples = write_pairs(triples_taken(declared.keywords, traits))
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward,
-                       triples=triples, passing_error=self._describe_what_passes())
+        if declaration.kind is Kind.ATTENTION:
+            triples = write_pairs(triples_taken(declaration.keywords, traits))
+        card = self.subject.card(probed_answers, precision)
+        return replace(card, taken=pairs, backward=backward, triples=triples,
+                       passing_error=self._describe_what_passes())
 
     def _describe_what_passes(self) -> str:
-        """How large an error an aspect lets pass in the subject's classes, in a sentence; empty where none does."""
+        """The largest error that the subject's classes allow, in a sentence; empty if none."""
         classes = [self.evaluator(each).precision for each in self.subject.declaration.dtypes]
-        return next(filter(None, (part.describe_what_passes(classes)
-                                  for part in load_parts("stored_format"))), "")
+        for part in load_parts("stored_format"):
+            sentence: str = part.describe_what_passes(classes)
+            if sentence:
+                return sentence
+        return ""
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -316,15 +325,13 @@ class SubjectRun:
 
     @property
     def seconds_compiling(self) -> float:
-        """What a compiler has taken so far, by the clock."""
+        """The seconds that a compiler has taken so far, by the clock."""
         incidents = incidents_of(self.subject)
-        if incidents:
-            return incidents.times.compiling
-        return 0.0
+        return incidents.times.compiling if incidents else 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
-        """Adds incidents to an outcome: what went wrong outside of trials fails the first clause
-        that has to hold and did.
+        """The outcome with incidents: failures outside of trials fail the first must-clause that
+        held.
         """
         incidents = incidents_of(self.subject)
         if incidents is None:
@@ -340,16 +347,16 @@ class SubjectRun:
         incidents.tell_verdict(outcome.verdict)
         if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
             return outcome
-        met = incidents.pop_met()
-        if not met:
+        failures = incidents.pop_met()
+        if not failures:
             return outcome
-        reason = "; ".join(each.sentence for each in met)
-        return replace(outcome, verdict=met[0].verdict, reason=reason)
+        reason = "; ".join(each.sentence for each in failures)
+        return replace(outcome, verdict=failures[0].verdict, reason=reason)
 
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
-        return dtype in self.subject.declaration.dtypes and not self.spares(check, dtype) and not (
-            check.why_not_put(self.subject))
+        return (dtype in self.subject.declaration.dtypes and not self.spares(check, dtype)
+                and not check.why_not_put(self.subject))
 
     def spares(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is not put at this dtype, though it could be."""
@@ -361,28 +368,27 @@ class SubjectRun:
         return Portions(self.plan, self.subject.declaration, samples_gradients=is_sampled)
 
     def _try_within_limits(self, check: Check, dtype: DType) -> Outcome:
-        """The verdict within what the subject takes: a trial that meets a clear refusal begins
-        anew without its like.
+        """The verdict within what the subject takes: after a clear refusal, a trial begins anew.
 
         What one trial finds out is no limit to another: a clause has the same verdict whatever was
         judged before it.
         """
         evaluator = self._evaluator_for(check, dtype)
-        for left in range(MOST_CAUSES, -1, -1):
+        for attempts_left in range(MOST_CAUSES, -1, -1):
             if reason := check.why_not_put(evaluator.subject):
                 return self._refusals.add_refusals(self._make_inapplicable(check, dtype, reason),
                                                    evaluator.subject)
             trial = self._make_trial(check, evaluator)
             # what is listed as a failure is one, whatever its words
-            known = self._try_known_case(trial)
-            if left:
+            known_failure = self._try_known_case(trial)
+            if attempts_left:
                 trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype))
-            tally = known or trial.hold()
+            tally = known_failure or trial.hold()
             if not tally.word_refusals:
-                told = add_probed(self._conclude_trial(trial, tally), check, evaluator)
-                return self._refusals.add_refusals(told, evaluator.subject)
-            narrowed = narrow_subject(evaluator.subject, tally.word_refusals)
-            evaluator = evaluator.with_limits_of(narrowed)
+                outcome = add_probed(self._conclude_trial(trial, tally), check, evaluator)
+                return self._refusals.add_refusals(outcome, evaluator.subject)
+            subject = narrow_subject(evaluator.subject, tally.word_refusals)
+            evaluator = evaluator.with_limits_of(subject)
         raise AssertionError("the last trial takes refusals for failures")
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
@@ -394,12 +400,12 @@ class SubjectRun:
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
         trial = self._make_trial(check, self._evaluator_for(check, dtype))
-        parsed = Recipe.parse(recipe)
-        if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
+        case = Recipe.parse(recipe)
+        if unknown := sorted(case.drawn.keys() - check.clause.draw.keys()):
             raise UsageError(
-                f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
+                f"the recipe has {unknown[0]}={case.drawn[unknown[0]]}, and the clause "
                 f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
-        return self._conclude_trial(trial, trial.judge_recipe(parsed))
+        return self._conclude_trial(trial, trial.judge_recipe(case))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
@@ -411,19 +417,16 @@ class SubjectRun:
     def _try_known_case(self, trial: Trial) -> Tally | None:
         """Tries the listed case of a failure; None if none is listed, or it holds."""
         dtype = trial.evaluator.dtype
-        known = self._find_known_deviation(trial.check, dtype)
-        shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
-        case, where = shown, self.subject.entry or FileLocation("")
-        if known:
-            case, where = known.case, known.where
+        case = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
+        where = self.subject.entry or FileLocation("")
+        if deviation := self._find_known_deviation(trial.check, dtype):
+            case, where = deviation.case, deviation.where
         if not case:
             return None
         # how fast this machine is decides nothing about a listed case
-        unhurried = replace(trial, max_call_seconds=math.inf)
-        tally = unhurried.judge_recipe(parse_case(case, where))
-        if tally.failure:
-            return tally
-        return None
+        trial = replace(trial, max_call_seconds=math.inf)
+        tally = trial.judge_recipe(parse_case(case, where))
+        return tally if tally.failure else None
 
     def _make_trial(self, check: Check, evaluator: Evaluator) -> Trial:
         # the listed failure is not shrunk anew in every run
@@ -446,7 +449,7 @@ class SubjectRun:
                        tell_failure=partial(self._tell_failure, trial))
 
     def _tell_failure(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
-        """Tell of a failure as it is found: who is interrupted while it is made small has it."""
+        """Reports a failure when it is found, so that it is known if shrinking is interrupted."""
         evidence = unfinished_evidence(trial, failure, recipe)
         verdict = Verdict.ERRORED if isinstance(failure, SubjectRaised) else Verdict.VIOLATED
         self.tell(self._make_outcome(trial.check, trial.evaluator.dtype, verdict,
@@ -486,13 +489,12 @@ class SubjectRun:
 
     def _why_short(self, tally: Tally) -> str:
         """Why cases were left out of a clause that held; empty if none were."""
-        is_short = self._compiling and tally.is_cut_short
-        if self._compiling and is_short:
+        if self._compiling and tally.is_cut_short:
             return CUT_SHORT.format(self._compiling.seconds_a_shape)
         return ""
 
     def _conclude_failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
-        """The verdict on what failed. Of a subject that dies nothing more is asked."""
+        """The verdict on a failure. A subject that dies is asked nothing more."""
         from attnspec.engine.evidence import make_evidence  # noqa: PLC0415  (weight: pictures, where nothing fails)
 
         evidence = make_evidence(trial, failure, tally.last_recipe)
@@ -507,42 +509,49 @@ class SubjectRun:
                                   reason=evidence.sentence, evidence=evidence)
 
     def _cases_that_hold(self, trial: Trial) -> tuple[Recipe, ...]:
-        """The cases that held so far and may speak against a boundary: of this clause, and where
-        it holds the output of its cases against the definition, of all that do so.
+        """The cases that held so far and may speak against a boundary.
+
+        They are those of this clause and, if it compares the output of its cases with the
+        definition, of all clauses that do so.
         """
         dtype, clause = trial.evaluator.dtype, trial.check.clause
-        mine, checks = self.held_recipes.get((clause.id, dtype), ()), self._checks()
+        own, checks = self.held_recipes.get((clause.id, dtype), ()), self._checks()
         if not clause.holds_output:
-            return mine
-        others = (recipes for (name, at), recipes in self.held_recipes.items() if name != clause.id
-                  and at is dtype and name in checks and checks[name].clause.holds_output)
-        return (*mine, *(recipe for recipes in others for recipe in recipes))
+            return own
+        cases = list(own)
+        for (name, other_dtype), recipes in self.held_recipes.items():
+            if (name != clause.id and other_dtype is dtype and name in checks
+                    and checks[name].clause.holds_output):
+                cases += recipes
+        return tuple(cases)
 
-    def _declines(self, check: Check, raised: SubjectRaised) -> bool:
-        """Whether the function declines what is only recommended: an answer, and no accident."""
-        return check.clause.level is not Level.MUST and raised.asked is not None and bool(
-            refusal_words(raised, raised.asked, home=self.subject.home))
+    def _declines(self, check: Check, error: SubjectRaised) -> bool:
+        """Whether the function declines what is only recommended, in words and not by accident."""
+        if check.clause.level is Level.MUST or error.asked is None:
+            return False
+        return bool(refusal_words(error, error.asked, home=self.subject.home))
 
-    def _add_diagnosis(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated,
-                       first: Recipe | None, held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. ended: how the case failed.  first: the case that
-        failed, as it was met. held: cases that held.
+    def _add_diagnosis(self, trial: Trial, evidence: Evidence, error: SubjectRaised | Violated,
+                       first: Recipe | None, holding: Sequence[Recipe]) -> Evidence:
+        """The evidence with what explains it.
 
-        A known deviation is told in its listing, and of a form that compiles each case is a
-        program. Where the plan has some diagnosed, these alone are looked into.
+        error: how the case failed.  first: the case that failed, as it was met.  holding: cases
+        that held. A known deviation is described in its listing, and of a form that compiles each
+        case is a program. Where the plan has some failures diagnosed, only these are.
         """
-        if not trial.shrinks or not evidence.recipe or trial.is_sparing or (
-                self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
+        if not trial.shrinks or not evidence.recipe or trial.is_sparing:
+            return evidence
+        if self.plan.diagnosed and not self._is_of_the_diagnosed(trial):
             return evidence
         self._failed_recipes.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking_for(self.subject, Asking.CAUSES):
-            return self._explainer.explain_failure(trial, evidence, ended, first, held)
+            return self._explainer.explain_failure(trial, evidence, error, first, holding)
 
     @property
     def _small_sizes(self) -> tuple[Sizes, ...]:
         """The sizes of failing cases that were shrunk, the least work first."""
-        return tuple(sorted({recipe.sizes for recipe in self._failed_recipes.values()},
-                            key=count_work))[:MAX_SMALL_SIZES]
+        sizes = {recipe.sizes for recipe in self._failed_recipes.values()}
+        return tuple(sorted(sizes, key=count_work)[:MAX_SMALL_SIZES])
 
     def _is_known_mistake(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""
@@ -560,15 +569,17 @@ class SubjectRun:
     @property
     def _has_enough_diagnoses(self) -> bool:
         """Whether a glance has diagnosed as many failures as the plan says."""
-        return bool(self.plan.diagnosed) and self.plan.effort is Effort.GLANCE and (
-            self._diagnosed_count >= self.plan.diagnosed)
+        return (self.plan.effort is Effort.GLANCE
+                and 0 < self.plan.diagnosed <= self._diagnosed_count)
 
     def _is_of_the_diagnosed(self, trial: Trial) -> bool:
         """Whether this failure of a `must` clause is among the first, which a glance diagnoses."""
         if not trial.is_glance:
             return True
-        self._diagnosed_count += trial.check.clause.level is Level.MUST
-        return trial.check.clause.level is Level.MUST and self._diagnosed_count <= self.plan.diagnosed
+        if trial.check.clause.level is not Level.MUST:
+            return False
+        self._diagnosed_count += 1
+        return self._diagnosed_count <= self.plan.diagnosed
 
     def _make_outcome(self, check: Check, dtype: DType, verdict: Verdict,
                       tally: Tally | None = None, *, reason: str = "",

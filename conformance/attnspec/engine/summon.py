@@ -1,5 +1,4 @@
-"""The subject behind a target, as a plan has it judged, and what a run asks of it besides its
-answers.
+"""Loads the subject of a target, as a plan has it judged, with the features that a run asks for.
 
 A framework differentiates whatever is written in it, so that every run asks for gradients. One
 that names them asks in full; any other tries a sample of the cases, at the subject's first dtype.
@@ -43,8 +42,9 @@ from attnspec.trials.paths import CompilingTime
 
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:
-    """The subject, of which gradients and forms can be had if the plan asks for them."""
-    subject = add_made_variants(subject, FORMS) if plan.variants or forms_asked(plan) else subject
+    """Adds gradients and made forms to the subject if the plan asks for them."""
+    if plan.variants or forms_asked(plan):
+        subject = add_made_variants(subject, FORMS)
     if _names_gradients(plan, subject):
         return subject.with_gradients
     if samples_gradients(plan, subject):
@@ -54,35 +54,39 @@ def with_requested_features(subject: Subject, plan: Plan) -> Subject:
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
     """Whether a run asks for gradients in full; an audit does where the manifest claims them."""
-    asking = {GRADIENTS_POOL, DROPOUT_POOL}
     if plan.variants == (AS_DECLARED,) and GRADIENTS_PROFILE in subject.declaration.claims:
         return True
-    return not asking.isdisjoint({*plan.asked_for,
-                                  *(name.partition(".")[0] for name in plan.clauses)})
+    names = plan.asked_for | {name.partition(".")[0] for name in plan.clauses}
+    return not names.isdisjoint({GRADIENTS_POOL, DROPOUT_POOL})
 
 
 def samples_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its
-    own are tried in full, and a run that is narrowed to other clauses has none.
+    """Whether a run tries a sample of the cases about gradients.
+
+    Those of a backward pass of its own are tried in full, and a run that is narrowed to other
+    clauses has none.
     """
     is_narrowed = bool(plan.clauses or plan.narrowing) or plan.variants == (AS_DECLARED,)
     return subject.backward is None and not is_narrowed and not _names_gradients(plan, subject)
 
 
 def _with_gradients_if_any(subject: Subject) -> Subject:
-    """The subject, of which gradients can be had unless its framework says that there are none."""
-    asked = subject.with_gradients
-    words = "" if asked is subject else _words_without_derivative(asked)
-    if words:
+    """The subject with gradients, unless its framework says that there are none."""
+    with_gradients = subject.with_gradients
+    if with_gradients is subject:
+        return subject
+    if words := _words_without_derivative(with_gradients):
         return replace(subject, refused_words={**subject.refused_words, GRAD: words})
-    return asked
+    return with_gradients
 
 
 def _words_without_derivative(subject: Subject) -> str:
     """The framework's words that it cannot differentiate the function; empty where it can."""
     dtype = first_of(subject.declaration.dtypes)
-    sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
-    problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
+    sizes, keywords = PLAIN, dict[str, object]()
+    if subject.declaration.limits.causal_only:
+        keywords["causal"] = True
+    problem = Case(sizes, keywords).pose_problem(dtype, subject.declaration.kind)
     if not isinstance(problem, Problem):
         return ""
     problem = problem.but(grad_output=make_output_gradient("normal", 0, sizes, dtype))
@@ -90,10 +94,8 @@ def _words_without_derivative(subject: Subject) -> str:
         return ""
     try:
         subject.answer(problem)
-    except SubjectRaised as raised:
-        if says_no_derivative(raised):
-            return raised.summary
-        return ""
+    except SubjectRaised as error:
+        return error.summary if says_no_derivative(error) else ""
     except (NotDifferentiated, UnusableAnswer):
         return ""
     return ""
@@ -126,10 +128,11 @@ def _is_slow(subject: Subject, seconds: float) -> bool:
 
 
 def _check_lift(subject: Subject, plan: Plan) -> None:
-    """Raise TargetError for a function that raises on every NumPy array, if its module says whose
-    tensors it takes.
+    """Raises TargetError for a function that raises on every NumPy array, with the lift that it
+    needs.
 
-    What is wrong with its axes is said, too: whoever adds the lift would be told next.
+    Its module says whose tensors it takes. What is wrong with its axes is said, too: whoever adds
+    the lift would be told next.
     """
     complaint = complaint_of_all_calls(subject)
     if not complaint:
@@ -139,13 +142,14 @@ def _check_lift(subject: Subject, plan: Plan) -> None:
     lift, why = wanted_lift(subject, complaint)
     if not lift:
         return
-    function, besides = subject.id.rpartition(":")[2], ""
+    function, next_complaint = subject.id.rpartition(":")[2], ""
     try:
         load_subject(subject.id, replace(plan, lift=lift))
     except AttnspecError as error:
-        besides = f" With it: {str(error).partition(': ')[2] or error}"
-    raise TargetError(f"{subject.id} gets NumPy arrays, {why}, and {complaint}. Give it tensors: --lift {lift}, or the "
-                      f'line {function}.lift = "{lift}".{besides}', where=subject.source)
+        next_complaint = f" With it: {str(error).partition(': ')[2] or error}"
+    raise TargetError(f"{subject.id} gets NumPy arrays, {why}, and {complaint}. Give it tensors: "
+                      f'--lift {lift}, or the line {function}.lift = "{lift}".{next_complaint}',
+                      where=subject.source)
 
 
 def load_subject(target: str, plan: Plan) -> Subject:
@@ -164,12 +168,12 @@ def load_subject(target: str, plan: Plan) -> Subject:
     subject = load_target(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watch_subject(subject)
     if is_bare(target):
-        with asking_for(subject,
-                        Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
-            before = subject.callee.cpu_seconds()
-            # nothing is concluded of one that dies; clauses say how
+        # nothing is concluded of one that dies; clauses say how
+        with (asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied),
+              surviving_errors(subject)):
+            start = subject.callee.cpu_seconds()
             check_axes(subject, target=importable_name(target))
-            if _is_slow(subject, subject.callee.cpu_seconds() - before):
+            if _is_slow(subject, subject.callee.cpu_seconds() - start):
                 subject = with_compiling(subject)
             _check_lift(subject, plan)
             subject = with_refusals(subject)

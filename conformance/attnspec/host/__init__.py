@@ -1,6 +1,5 @@
-"""What runs in the process of the implementation: Python 3.8 or later, its library and NumPy,
-nothing of attnspec.
+"""Runs in the process of the implementation: Python 3.8 or later, its library and NumPy.
 
-These files travel as text (hosting/launch.py) and import one another relatively, under whatever
-name they get there.
+attnspec is not imported there. These files are sent as text (hosting/launch.py), and import one
+another relatively, because the name of their package there may be another.
 """

@@ -1,9 +1,8 @@
-"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is
-told, never judged.
+"""Calls the subject once, and describes what came back or was raised, without judging it.
 
-A backward pass returns one mapping, with gradients by the names of inputs and parameters. A
-decoder's earlier calls are made first, and each hands its cache on; no cache leaves the process.
-Where nobody knows yet what comes back, it is told part by part.
+A backward pass returns a mapping with gradients by the names of inputs and parameters. A decoder's
+earlier calls are made first, and each passes its cache on; no cache leaves the process. A return
+value of unknown form is described part by part.
 """
 
 from __future__ import annotations
@@ -11,7 +10,19 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import abc
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 import numpy as np
 
@@ -26,9 +37,9 @@ MAX_SENT_BYTES = 2**18
 
 
 def take_apart(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
-    """The form of what came back, part by part, and its arrays of numbers, of any shape."""
-    told: List[Dict[str, Any]] = []
-    sent: List[Entries] = []
+    """Describes a return value part by part, and extracts its arrays, of any shape."""
+    parts: List[Dict[str, Any]] = []
+    arrays: List[Entries] = []
     room = MAX_SENT_BYTES
     for path, value in itertools.islice(_walk_arrays(returned, ()), MAX_PARTS):
         part: Dict[str, Any] = {"path": list(path), "type": type(value).__name__,
@@ -36,14 +47,14 @@ def take_apart(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]
         entries = _read_numbers(value, lift)
         if entries is not None and entries.array.nbytes <= room:
             room -= entries.array.nbytes
-            part["array"] = len(sent)
-            sent.append(entries)
-        told.append(part)
-    return {"type": type(returned).__name__, "parts": told}, sent
+            part["array"] = len(arrays)
+            arrays.append(entries)
+        parts.append(part)
+    return {"type": type(returned).__name__, "parts": parts}, arrays
 
 
 def _walk_arrays(value: Any, path: Tuple[str, ...]) -> Iterator[Tuple[Tuple[str, ...], Any]]:
-    """Every array, of any shape, with its path; what holds no array is passed over."""
+    """Yields every array, of any shape, with its path."""
     if _has(value, "shape") and _has(value, "dtype"):
         yield path, value
     elif len(path) < MAX_PART_DEPTH:
@@ -64,7 +75,7 @@ def _list_parts(value: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether it has the attribute. One that raises another error is there."""
+    """Whether the value has the attribute. An attribute that raises another error counts."""
     try:
         return hasattr(value, name)
     except Exception:  # a parameter of PyTorch whose shape nobody knows before the first call
@@ -72,7 +83,7 @@ def _has(value: Any, name: str) -> bool:
 
 
 def _shape_if_known(value: Any) -> Optional[List[int]]:
-    """None where it cannot tell."""
+    """Reads the shape of an array; None where it cannot be read."""
     try:
         return [int(length) for length in value.shape]
     except Exception:  # see above; and what has a `shape` of its own that is none
@@ -80,7 +91,7 @@ def _shape_if_known(value: Any) -> Optional[List[int]]:
 
 
 def _read_numbers(value: Any, lift: Any) -> Optional[Entries]:
-    """The array's numbers, of any shape; None for what holds none, or cannot be read."""
+    """Reads an array of floats, of any shape; None for anything else."""
     try:
         entries: Entries = lift.read(value)
         if entries.dtype in FLOATS:
@@ -95,36 +106,35 @@ MAX_NAMES = 20
 
 
 def gradients_in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[Any]:
-    """The gradients, of any shape, with respect to these arguments; None where the mapping has
-    none of that name.
-
-    Raises NotReached where parameters are among the arguments and it has a gradient of none of
-    them.
+    """Orders the gradients, of any shape, as these arguments; None where one is missing. Raises
+    NotReached where the arguments include parameters and every gradient of a parameter is missing.
     """
-    found = {name: returned.get(own_name(name)) for name in wrt}
-    of_parameters = [each for name, each in found.items() if is_parameter(name)]
+    gradients = {name: returned.get(own_name(name)) for name in wrt}
+    of_parameters = [each for name, each in gradients.items() if is_parameter(name)]
     if of_parameters and all(each is None for each in of_parameters):
         raise NotReached
-    return list(found.values())
+    return list(gradients.values())
 
 
 def tell_misnamed(returned: Mapping[Any, Any], wrt: Sequence[str],
                   keywords: Mapping[str, Any]) -> str:
-    """What the mapping has, in words, where a gradient is missing and another one bears a name
-    that nothing here has, so that it may be the one that is missing; empty of any other.
+    """Lists the names in the mapping if a missing gradient may be among them under another name.
+
+    That is so if a gradient is missing and the mapping has a name that no argument has. The text
+    is empty otherwise.
     """
     arrays = {name for name, value in keywords.items() if isinstance(value, Entries)}
     known = arrays.union(INPUTS, map(own_name, wrt),
                          *(value for value in keywords.values() if isinstance(value, dict)))
-    has = [name for name, value in returned.items() if value is not None]
-    is_whole = all(own_name(name) in has for name in wrt)
-    if is_whole or known.issuperset(has):
+    names = [name for name, value in returned.items() if value is not None]
+    is_whole = all(own_name(name) in names for name in wrt)
+    if is_whole or known.issuperset(names):
         return ""
-    return "a mapping of {}".format(", ".join(map(str, has[:MAX_NAMES])))
+    return "a mapping of {}".format(", ".join(map(str, names[:MAX_NAMES])))
 
 
 def own_name(name: str) -> str:
-    """What an argument is called in the mapping: `w_out` of `params.w_out`."""
+    """Returns the name of an argument in the mapping: `w_out` for `params.w_out`."""
     return name.rpartition(".")[2]
 
 
@@ -134,20 +144,20 @@ CACHE_KEYWORD = "cache"
 SplitAnswer = Callable[[Any], Tuple[Any, Any]]
 
 
-def bind_cache(function: Callable[..., Any], told: Mapping[str, Any],
-               parted: SplitAnswer) -> Callable[..., Any]:
-    """The decoder, which stands behind these calls, as a function without a cache. parted: what it
-    answers, and the cache beside it.
+def bind_cache(function: Callable[..., Any], calls: Mapping[str, Any],
+               split: SplitAnswer) -> Callable[..., Any]:
+    """Makes a decoder's earlier calls, and returns its last call as a function without a cache.
+    parted: splits what the decoder returns into the answer and the cache.
     """
     caches: Dict[str, Any] = {"": None}
-    for each in told["earlier"].values():
+    for each in calls["earlier"].values():
         answer = function(*each["inputs"].values(), **each["keywords"],
                           **{CACHE_KEYWORD: caches[each["takes"]]})
-        caches[each["makes"]] = parted(answer)[1]
+        caches[each["makes"]] = split(answer)[1]
 
     def last(*inputs: Any, **keywords: Any) -> Any:
-        """Query (B,H,T,D) or (B,T,M), key and value to what is handed back beside the cache."""
-        return parted(function(*inputs, **keywords, **{CACHE_KEYWORD: caches[told["takes"]]}))[0]
+        """Passes query (B,H,T,D) or (B,T,M), key and value; returns all but the cache."""
+        return split(function(*inputs, **keywords, **{CACHE_KEYWORD: caches[calls["takes"]]}))[0]
 
     return last
 
@@ -163,15 +173,17 @@ Shape = Tuple[int, ...]
 
 
 class Arguments(NamedTuple):
-    """What a call gives: arrays by position, keywords, in which arrays stand too, alone or in a
-    mapping.
+    """The arguments of a call: arrays by position, and keywords, which may hold arrays too.
 
-    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the
-    pair; none where nobody knows yet what comes back: it is then told part by part.
-    rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
+    dtype: of the problem.
+    shapes: of the expected results, one for the output alone, two for the pair; none where the
+    results are unknown and are described part by part.
+    rows: asks for gradients of the sum of these rows of the output, (T,) bool; None: no such
+    gradients.
     wrt: the names of the arguments with respect to which gradients come back, behind the output.
-    is_backward: that the function is a backward pass, and nothing but gradients comes back, in a
-    mapping.  form: what the framework is to make of the function first; None: nothing.
+    is_backward: whether the function is a backward pass, which returns only gradients, in a
+    mapping.
+    form: what the framework makes of the function first; None: nothing.
     """
 
     inputs: Sequence[Entries]
@@ -185,13 +197,18 @@ class Arguments(NamedTuple):
 
 
 class CallEnding(NamedTuple):
-    """Says how a call ended. how: answered, raised or unusable.
+    """Says how a call ended.
 
-    results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as
-    copies.
-    own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases:
-    the places of the arrays given whose memory a result shares.  details: of what raised or cannot
-    be used, and of what came back part by part.  stderr: what was said there.
+    how: answered, raised or unusable.
+
+    results: copies of the output, (B,H,T,Dv) or (B,T,M), and of weights and log-sum-exp, if they
+    were asked for.
+    own: the same in the subject's own memory.
+    gradients: in the shapes of the inputs.
+    aliases: the places of the arguments' arrays with which a result shares memory.
+    details: of an exception, of an unusable result, and of a result that is described part by
+    part.
+    stderr: what was printed during the call.
     """
 
     how: str
@@ -215,15 +232,15 @@ class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no er
 def perform(function: Any, lift: Any, given: Arguments, *,
             caught: Tuple[Type[BaseException], ...] = (BaseException,),
             is_sent: bool = False) -> CallEnding:
-    """Call the function; what it raises, if it is among `caught`, is an end like another.
+    """Calls the function, and returns how the call ended.
 
-    is_sent: whether the results are sent at once: then only those are copied that do not lie in
-    plain order.
+    caught: the exceptions that count as an end of the call.  is_sent: whether the results are sent
+    at once; then only those are copied that are not contiguous.
     """
     arrays = arrays_of(given)
     with lift.context_for(given.dtype), SpeechRecorder() as spoken:
         try:
-            told, results, gradients = _call_function(function, lift, given, arrays)
+            form, results, gradients = _call_function(function, lift, given, arrays)
         except _Unusable as unusable:
             ending = CallEnding("unusable", details=unusable.details)
         except NotReached:
@@ -236,10 +253,10 @@ def perform(function: Any, lift: Any, given: Arguments, *,
         except caught as raised:
             ending = CallEnding("raised", details=describe_exception(raised))
         else:
-            found = [each if is_sent and each.array.flags.c_contiguous
-                     else Entries(each.dtype, each.array.copy()) for each in results]
-            ending = CallEnding("answered", found, results, gradients, bool(gradients),
-                                _aliases(arrays, results), told)
+            copies = [each if is_sent and each.array.flags.c_contiguous
+                      else Entries(each.dtype, each.array.copy()) for each in results]
+            ending = CallEnding("answered", copies, results, gradients, bool(gradients),
+                                _aliases(arrays, results), form)
     if spoken.text:
         return ending._replace(stderr=spoken.text)
     return ending
@@ -247,13 +264,13 @@ def perform(function: Any, lift: Any, given: Arguments, *,
 
 def _call_function(function: Any, lift: Any, given: Arguments, arrays: Sequence[Entries]) -> Tuple[
     Dict[str, Any], Sequence[Entries], Sequence[Any]]:
-    """What came back: the form of unknown parts; results; gradients of rows. Any shape."""
+    """Returns the form of unknown parts, the results, and the gradients of rows. Any shape."""
     handed = _hand_over_arrays(lift, arrays)
     inputs = [handed[id(each.array)] for each in given.inputs]
     keywords = {name: _lift_keyword(value, handed) for name, value in given.keywords.items()}
     if CACHE_KEYWORD in keywords:
         function = bind_cache(function, keywords.pop(CACHE_KEYWORD), _split_cache)
-    told: Dict[str, Any] = {}
+    form: Dict[str, Any] = {}
     pulled: List[Any] = []
     if given.form is not None:
         results = _call_form(lift.make_form(function, given.form), lift, given, inputs, keywords)
@@ -261,16 +278,21 @@ def _call_function(function: Any, lift: Any, given: Arguments, arrays: Sequence[
         results = _call_for_gradients(function, lift, given, inputs, keywords)
     else:
         returned = _call_and_wait(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
-        told, results = ({},
-                         _read_answer(returned, given.shapes,
-                                      lift)) if given.shapes else take_apart(returned, lift)
+        if given.shapes:
+            results = _read_answer(returned, given.shapes, lift)
+        else:
+            form, results = take_apart(returned, lift)
     for each in arrays:
         lift.give_back(handed[id(each.array)], each)
-    return told, results, pulled[0] or () if pulled else ()
+    if pulled and pulled[0]:
+        return form, results, pulled[0]
+    return form, results, ()
 
 
 def _hand_over_arrays(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
-    """What is handed over for each array, by its id, any shape: one array twice is one object."""
+    """Makes the framework's array for each array, of any shape, by the array's id. An array that
+    occurs twice becomes one object.
+    """
     handed: Dict[int, Any] = {}
     for each in arrays:
         if id(each.array) not in handed:
@@ -279,13 +301,13 @@ def _hand_over_arrays(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
 
 
 def arrays_of(given: Arguments) -> List[Entries]:
-    """Every array, of any shape, among the arguments."""
+    """Lists every array, of any shape, among the arguments."""
     return list(given.inputs) + [each for value in given.keywords.values()
                                  for each in _arrays_within(value)]
 
 
 def _arrays_within(value: Any) -> List[Entries]:
-    """The arrays, of any shape, in a keyword's value."""
+    """Lists the arrays, of any shape, in a keyword's value."""
     if isinstance(value, Entries):
         return [value]
     if isinstance(value, dict):
@@ -303,7 +325,7 @@ def _lift_keyword(value: Any, handed: Mapping[int, Any]) -> Any:
 
 def _call_and_wait(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], *,
                    rows: Any, pulled: List[Any]) -> Any:
-    """Calls, and waits until it is computed: an error of the computation is the call's."""
+    """Calls the function and waits for the computation, whose errors are the call's."""
     if rows is None:
         returned = function(*inputs, **keywords)
     else:
@@ -315,18 +337,22 @@ def _call_and_wait(function: Any, lift: Any, inputs: Sequence[Any], keywords: Ma
 
 
 def _split_cache(returned: Any) -> Tuple[Any, Any]:
-    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked
-    for; and, from the last place, its cache. Raises _Unusable.
+    """Splits a decoder's answer into the results and the cache, which is its last element.
+
+    The results are the output, (B,H,T,Dv) or (B,T,M), alone or in a tuple with whatever else was
+    asked for. Raises _Unusable.
     """
     if not isinstance(returned, (tuple, list)) or len(returned) < 2:
         raise _Unusable(describe_returned(returned), "the cache", 0)
     *results, cache = returned
-    return (results[0] if len(results) == 1 else tuple(results)), cache
+    if len(results) == 1:
+        return results[0], cache
+    return tuple(results), cache
 
 
 def _call_form(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
                keywords: Mapping[str, Any]) -> List[Entries]:
-    """What a form answers, in the shapes given. Errors of its gradients are refusals."""
+    """Calls a form, and reads results of the expected shapes. Errors of gradients are refusals."""
     if not given.wrt:
         return _read_answer(_call_and_wait(function, lift, inputs, keywords, rows=None, pulled=[]),
                             given.shapes, lift)
@@ -336,7 +362,7 @@ def _call_form(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any]
 
 def _call_for_gradients(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
                         keywords: Mapping[str, Any]) -> List[Entries]:
-    """The output and the gradients, (B,H,T,D) of the query; of a backward pass gradients alone."""
+    """Returns output and gradients, (B,H,T,D) of the query; for a backward pass gradients only."""
     names: Tuple[str, ...] = ()
     if given.is_backward:
         returned = function(*inputs, **keywords)
@@ -354,7 +380,7 @@ def _call_for_gradients(function: Any, lift: Any, given: Arguments, inputs: Sequ
 
 
 def _order_backward_gradients(returned: Any, given: Arguments) -> List[Any]:
-    """The gradients of a backward pass in the order of `wrt`. Raises _Unusable."""
+    """Orders the gradients of a backward pass as `wrt` does. Raises _Unusable."""
     told = describe_returned(returned)
     if isinstance(returned, abc.Mapping):
         told = tell_misnamed(returned, given.wrt, given.keywords)
@@ -364,8 +390,8 @@ def _order_backward_gradients(returned: Any, given: Arguments) -> List[Any]:
 
 
 def _read_answer(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
-    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights,
-    (B,H,T,S) or (B,T,S), the log-sum-exp, (B,H,T), or both.
+    """Reads the output, (B,H,T,Dv) or (B,T,M), and whatever was asked for beside it. That may be
+    the weights, (B,H,T,S) or (B,T,S), the log-sum-exp, (B,H,T), or both.
     """
     if len(shapes) == 1:
         return [_read_entries(returned, ANSWER_NAMES[0], 0, shapes[0], lift)]
@@ -376,7 +402,7 @@ def _read_answer(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entr
 
 
 def _read_entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries:
-    """What came back as floating-point numbers of this shape, any shape. Raises _Unusable."""
+    """Reads a result as floating-point numbers of this shape, any shape. Raises _Unusable."""
     if value is None or isinstance(value, (tuple, dict, str, bytes)):
         raise _Unusable(describe_returned(value), name, at)
     try:
@@ -389,7 +415,7 @@ def _read_entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> En
 
 
 def describe_returned(value: Any, entries: Any = None) -> str:
-    """What came back, in words; of an array, any shape will do, its shape and dtype."""
+    """Describes a return value in words; an array, of any shape, by shape and dtype."""
     if value is None:
         return "None"
     if isinstance(value, (tuple, list)) and entries is None:
@@ -407,7 +433,7 @@ def _aliases(arrays: Sequence[Entries], results: Sequence[Entries]) -> List[int]
 
 
 def _share(first: Any, second: Any) -> bool:
-    """Whether two arrays, of any shape, share memory; True where nobody can tell."""
+    """Whether two arrays, of any shape, share memory; True where NumPy cannot decide it."""
     # only the bounds are compared: cheap, and almost always enough
     if not np.may_share_memory(first, second):
         return False

@@ -1,4 +1,4 @@
-"""What can be known of a callable without calling it, as plain data that travels."""
+"""Describes a callable without calling it, as plain data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _DEEPEST = 6
 
 
 def describe_callable(function: Any) -> Dict[str, Any]:
-    """Describes a callable. What its own code raises on the way costs one part alone."""
+    """Describes a callable. If its own code raises, only one part of the description is lost."""
     return {"type": type(function).__name__, "is_class": isinstance(function, type),
             "is_callable": callable(function),
             "is_function": hasattr_(function, "__code__")
             or isinstance(function, functools.partial),
-            "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
+            "is_module_of_torch": any(base.__module__ == "torch.nn.modules.module"
+                                      for base in type(function).__mro__),
             "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function)
                                    or inspect.isgeneratorfunction(function)),
             "qualname": text_of(getattr_(function, "__qualname__", "")),
@@ -30,20 +31,20 @@ def describe_callable(function: Any) -> Dict[str, Any]:
 
 
 def hasattr_(thing: Any, name: str) -> bool:
-    """`hasattr`, whatever `__getattr__` raises."""
+    """Does what `hasattr` does, whatever `__getattr__` raises."""
     return quietly(lambda: hasattr(thing, name)) is True
 
 
 def getattr_(thing: Any, name: str, otherwise: Any) -> Any:
-    """`getattr`, whatever `__getattr__` raises."""
-    found = quietly(lambda: getattr(thing, name, otherwise))
-    if found is None:
+    """Does what `getattr` does, whatever `__getattr__` raises."""
+    value = quietly(lambda: getattr(thing, name, otherwise))
+    if value is None:
         return otherwise
-    return found
+    return value
 
 
 def quietly(ask: Any) -> Any:
-    """What it answers; None where it raises, whatever that is."""
+    """Calls `ask`, and returns None if it raises anything."""
     try:
         return ask()
     except BaseException:
@@ -51,55 +52,50 @@ def quietly(ask: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """The value, if it is a plain string; empty otherwise."""
+    """Returns the value if it is a plain string, else an empty string."""
     if type(value) is str:
         return value
     return ""
 
 
-def _kin(function: Any) -> List[str]:
-    return [base.__module__ for base in type(function).__mro__]
-
-
 def _find_place(function: Any) -> Optional[List[Any]]:
-    """File and line where it, or a callable object's class, is defined; None if unknown."""
+    """Finds the file and line of the callable's definition or its class; None if unknown."""
     things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None),
               type(function))
     return next(filter(None, map(_find_source, things)), None)
 
 
 def _find_source(thing: Any) -> Optional[List[Any]]:
-    found = quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
-    if found and found[0]:
-        return list(found)
+    place = quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
+    if place and place[0]:
+        return list(place)
     return None
 
 
 def _describe_parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
-    """Each parameter: name, kind, default. None where it tells no signature.
-
-    Of a module of PyTorch, whose call hides its parameters, those of its `forward`.
+    """Describes each parameter: name, kind, default. None where there is no signature. For a
+    module of PyTorch, whose call hides its parameters, it describes those of `forward`.
     """
-    found = quietly(lambda: list(inspect.signature(function).parameters.values()))
+    parameters = quietly(lambda: list(inspect.signature(function).parameters.values()))
     forward = getattr_(function, "forward", None)
-    is_hidden = found is not None and {each.kind for each in found} <= {
+    is_hidden = parameters is not None and {each.kind for each in parameters} <= {
         inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     if is_hidden and callable(forward):
-        found = quietly(lambda: list(inspect.signature(forward).parameters.values()))
-    if found is None:
+        parameters = quietly(lambda: list(inspect.signature(forward).parameters.values()))
+    if parameters is None:
         return None
-    return [_describe_parameter(each) for each in found]
+    return [_describe_parameter(each) for each in parameters]
 
 
 def _describe_parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
-    told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    description: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.default is not inspect.Parameter.empty:
-        told["default"] = as_json(parameter.default)
-    return told
+        description["default"] = as_json(parameter.default)
+    return description
 
 
 def _plain_attributes(function: Any) -> Dict[str, Any]:
-    """What somebody set on a function; of an object, its attributes that are plain."""
+    """Lists what was set on a function, or the plain attributes of an object."""
     if isinstance(function, type):
         return {}
     own = quietly(lambda: dict(vars(function))) or {}
@@ -109,16 +105,16 @@ def _plain_attributes(function: Any) -> Dict[str, Any]:
 
 
 def _class_attributes(function: Any) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
+    attributes: Dict[str, Any] = {}
     for base in reversed(type(function).__mro__[:-1]):
         if base.__module__.partition(".")[0] not in ("torch", "builtins", "functools"):
-            found.update({name: value for name, value in vars(base).items()
-                          if not callable(value)})
-    return found
+            attributes.update({name: value for name, value in vars(base).items()
+                               if not callable(value)})
+    return attributes
 
 
 def as_json(value: Any, depth: int = _DEEPEST) -> Any:
-    """The value as JSON has it; what it holds, if it holds things; else its repr."""
+    """Converts the value to JSON; what cannot be converted becomes its repr."""
     if isinstance(value, enum.Enum):
         return as_json(value.value, depth)
     is_finite = type(value) is float and value - value == 0
@@ -136,15 +132,15 @@ def as_json(value: Any, depth: int = _DEEPEST) -> Any:
 
 
 def short_repr(value: Any) -> str:
-    """How Python writes it, short; the name of its type where its own code raises."""
-    told = quietly(lambda: repr(value))
-    if type(told) is str:
-        return told[:MAX_CHARACTERS]
+    """Returns a short repr, or the name of the type where the repr raises."""
+    text = quietly(lambda: repr(value))
+    if type(text) is str:
+        return text[:MAX_CHARACTERS]
     return type(value).__name__
 
 
 def used_packages(function: Any) -> List[str]:
-    """The packages that its module imports under any name: `jnp` makes it "jax"."""
+    """Lists the packages that the callable's module imports: for `jnp`, it lists "jax"."""
     return sorted({value.__name__.partition(".")[0]
                    for value in dict(getattr_(function, "__globals__", {})).values()
                    if type(value) is type(sys)})

@@ -1,4 +1,4 @@
-"""What the author of a callable wrote down of it, as `init` asks. Nothing is called."""
+"""Collects what the author of a callable wrote about it, for `init`. Nothing is called."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _NO_CLASS = ("builtins", "inspect", "typing")
 
 
 def examine_callable(thing: Any) -> Dict[str, Any]:
-    """Its signature and its module. Of a class: its constructor and its call too, its bases, what
-    its constructor's annotations name, and the classes beside it.
+    """Describes a callable's signature and module, and for a class its constructor and call.
+
+    A class also gets its bases, the classes that annotate its constructor, and the other classes
+    of its module.
     """
     inner = _unwrap(thing)
     return {"name": text_of(getattr_(thing, "__name__", "")),
@@ -32,9 +34,10 @@ def examine_callable(thing: Any) -> Dict[str, Any]:
 
 
 def examine_sources(function: Any) -> Dict[str, Any]:
-    """Of a function that takes its arguments apart: its source and that of those that it hands
-    them to, the classes that annotate its parameters, and the functions of its module that make
-    something.
+    """Collects the sources of a function whose arguments hold the real arguments.
+
+    It returns the source of the function and of the functions that it calls, the classes that
+    annotate its parameters, and the functions of its module that initialise something.
     """
     inner = _unwrap(function)
     return {"functions": _function_sources(inner), "holders": _annotating_classes(inner),
@@ -55,58 +58,58 @@ def _examine_class(thing: Any) -> Dict[str, Any]:
 
 
 def _docs(thing: Any) -> List[str]:
-    """Its docstring, and of a class those of its methods."""
+    """Lists the docstring of a callable and, for a class, those of its methods."""
     methods = [vars(thing).get(name) for name in _METHODS] if isinstance(thing, type) else []
-    told = (text_of(getattr_(each, "__doc__", ""))[:MAX_DOC_CHARACTERS]
-            for each in (thing, *methods) if each is not None)
-    return [each for each in told if each]
+    texts = (text_of(getattr_(each, "__doc__", ""))[:MAX_DOC_CHARACTERS]
+             for each in (thing, *methods) if each is not None)
+    return [each for each in texts if each]
 
 
 def _scope(function: Any) -> Mapping[str, Any]:
-    """The names of its module."""
+    """Returns the names of the function's module."""
     return dict(getattr_(function, "__globals__", {}))
 
 
 def _numbers(function: Any) -> Dict[str, int]:
-    """The whole numbers of its module that it names, or a function that it calls."""
-    found: Dict[str, int] = {}
+    """Finds the integers of the module that the function, or a function it calls, names."""
+    numbers: Dict[str, int] = {}
     for each in map(_unwrap, _reachable_functions(function)):
-        named = frozenset(_looked_up_names(getattr_(each, "__code__", None)))
-        found.update({name: value for name, value in _scope(each).items() if name in named
-                      and type(value) is int})
-    return found
+        names = frozenset(_looked_up_names(getattr_(each, "__code__", None)))
+        numbers.update({name: value for name, value in _scope(each).items() if name in names
+                        and type(value) is int})
+    return numbers
 
 
 def signature(function: Any) -> Dict[str, Any]:
-    """Its parameters without stars; null with its docstring, where it tells none."""
+    """Describes the parameters except starred ones; null with the docstring if there are none."""
     owner = getattr_(function, "__self__", None)
     if isinstance(owner, type) and hasattr_(owner, "forward") and hasattr_(owner, "backward"):
         # `attention = _Attention.apply`, of PyTorch, which takes no keywords
-        told = signature(getattr_(owner, "forward", None))
-        return {**told,
+        description = signature(getattr_(owner, "forward", None))
+        return {**description,
                 "parameters": [{**each, "kind": "POSITIONAL_ONLY"}
-                               for each in (told["parameters"] or ())[1:]]}
-    found = quietly(lambda: list(inspect.signature(function).parameters.values()))
-    if found is None:
+                               for each in (description["parameters"] or ())[1:]]}
+    parameters = quietly(lambda: list(inspect.signature(function).parameters.values()))
+    if parameters is None:
         return {"parameters": None,
                 "doc": text_of(getattr_(function, "__doc__", ""))[:MAX_DOC_CHARACTERS]}
-    return {"parameters": [_signature_parameter(each) for each in found
+    return {"parameters": [_signature_parameter(each) for each in parameters
                            if not each.kind.name.startswith("VAR_")], "doc": ""}
 
 
 def _signature_parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
-    told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    description: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.annotation is not inspect.Parameter.empty:
         annotation = parameter.annotation
-        told["annotation"] = text_of(annotation if type(annotation) is str
-                                     else getattr_(annotation, "__name__", ""))
+        description["annotation"] = text_of(annotation if type(annotation) is str
+                                            else getattr_(annotation, "__name__", ""))
     if parameter.default is not inspect.Parameter.empty:
-        told["default"] = _default(parameter.default)
-    return told
+        description["default"] = _default(parameter.default)
+    return description
 
 
 def _default(value: Any) -> Any:
-    """What can be written down as it is, tuples of such values too; else how Python writes it."""
+    """Converts plain values, and tuples of such values, as they are; others become their repr."""
     if type(value) is tuple:
         return {"$tuple": [_default(each) for each in value]}
     if value is None or type(value) in (bool, int, float, str):
@@ -115,11 +118,11 @@ def _default(value: Any) -> Any:
 
 
 def _annotation_classes(thing: Any) -> Dict[str, List[str]]:
-    """By parameter of the constructor, the classes that its annotation names."""
+    """Lists, for each parameter of the constructor, the classes that its annotation names."""
     hints = quietly(lambda: typing.get_type_hints(thing.__init__)) or {}
-    found = quietly(lambda: dict(inspect.signature(thing).parameters)) or {}
+    parameters = quietly(lambda: dict(inspect.signature(thing).parameters)) or {}
     return {name: _classes(hints.get(name, parameter.annotation))
-            for name, parameter in found.items()}
+            for name, parameter in parameters.items()}
 
 
 def _classes(annotation: Any) -> List[str]:
@@ -133,43 +136,43 @@ def _class_path(thing: Any) -> str:
 
 
 def _module_classes(thing: Any) -> List[List[str]]:
-    """The classes of its module: the name that each has there, and where it is from."""
+    """Lists the classes of a class's module, with their names there and their origins."""
     members = list(vars(sys.modules.get(thing.__module__, types)).items())
     return [[name, _class_path(each)] for name, each in members
             if isinstance(each, type) and each.__module__ not in _NO_CLASS][:MAX_TOLD]
 
 
 def _backend() -> str:
-    """The framework that Keras computes with here, if it is imported."""
+    """Returns the framework that Keras computes with here, if Keras is imported."""
     keras = sys.modules.get("keras")
     return text_of(quietly(lambda: getattr_(keras, "backend", None).backend()))
 
 
 def _function_sources(function: Any) -> List[Dict[str, Any]]:
-    """The function, and those of its module that it calls; of each, the places of those."""
-    found = _reachable_functions(function)
-    place = {id(each): at for at, each in enumerate(found)}
-    told, room = [], MAX_SOURCE_CHARACTERS
-    for each in found:
+    """Describes the function and those of its module that it calls, with the calls among them."""
+    functions = _reachable_functions(function)
+    place = {id(each): at for at, each in enumerate(functions)}
+    sources, room = [], MAX_SOURCE_CHARACTERS
+    for each in functions:
         source = _source_text(each)[:room]
         room -= len(source)
         calls = {name: place[id(callee)] for name, callee in _called_functions(_unwrap(each))
                  if id(callee) in place}
-        told.append({"source": source, "signature": signature(each), "calls": calls})
-    return told
+        sources.append({"source": source, "signature": signature(each), "calls": calls})
+    return sources
 
 
 def _reachable_functions(function: Any) -> List[Any]:
-    """The function, those of its module that it calls, and theirs; each once."""
-    found, depth = [function], {id(function): 0}
-    for each in found:  # grows meanwhile
-        if depth[id(each)] >= MAX_CALL_DEPTH or len(found) >= MAX_TOLD:
+    """Lists the function, those of its module that it calls, and theirs; each once."""
+    functions, depth = [function], {id(function): 0}
+    for each in functions:  # grows meanwhile
+        if depth[id(each)] >= MAX_CALL_DEPTH or len(functions) >= MAX_TOLD:
             continue
         for _, callee in _called_functions(_unwrap(each)):
             if id(callee) not in depth:
                 depth[id(callee)] = depth[id(each)] + 1
-                found.append(callee)
-    return found
+                functions.append(callee)
+    return functions
 
 
 def _source_text(function: Any) -> str:
@@ -184,7 +187,7 @@ def _called_functions(function: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def _looked_up_names(code: Any) -> Iterator[str]:
-    """The names that it looks up outside of itself, those inside it too."""
+    """Yields the names that the code looks up, also in functions inside of it."""
     yield from getattr_(code, "co_names", ())
     for each in getattr_(code, "co_consts", ()):
         if isinstance(each, types.CodeType):
@@ -192,7 +195,7 @@ def _looked_up_names(code: Any) -> Iterator[str]:
 
 
 def _annotating_classes(function: Any) -> Dict[str, Any]:
-    """Classes with fields (NamedTuple, dataclass) that annotate parameters, by parameter."""
+    """Lists the classes with fields (NamedTuple, dataclass) that annotate parameters."""
     hints = quietly(lambda: typing.get_type_hints(function)) or {}
     return {name: {"class": _class_path(kind), "fields": _field_names(kind)}
             for name, kind in hints.items() if isinstance(kind, type) and _field_names(kind)}
@@ -203,7 +206,7 @@ def _field_names(kind: Any) -> List[str]:
 
 
 def _makers(scope: Mapping[str, Any]) -> Dict[str, Any]:
-    """The functions of its module that are called after making something anew."""
+    """Finds the functions of the module that initialise something, by "init" in their names."""
     makers = [name for name, each in scope.items() if "init" in name.lower()
               and isinstance(each, types.FunctionType)]
     return {name: signature(scope[name]) for name in makers[:MAX_TOLD]}

@@ -1,8 +1,7 @@
-"""The wire: a small JSON header and raw little-endian arrays. docs/protocol.md says it byte by
-byte.
+"""Packs and reads frames: a small JSON header and raw little-endian arrays.
 
-A judge and a host on one machine share memory: the arrays of a frame lie there, and only its
-header is sent.
+docs/protocol.md describes each byte. If a judge and a host run on one machine, they share memory
+for the arrays of a frame, and only its header is sent.
 """
 
 from __future__ import annotations
@@ -51,21 +50,21 @@ _COMPARED_AS_BYTES = 2**16
 
 
 class Entries(NamedTuple):
-    """An array, any shape, and its dtype's name; of one in `BIT_DTYPES` its bits."""
+    """An array, any shape, and its dtype's name; for a dtype in `BIT_DTYPES` its bits."""
 
     dtype: str
     array: Any
 
 
 class BrokenFrame(Exception):  # noqa: N818  (named for what happened)
-    """What came is no frame."""
+    """The bytes that came are not a frame."""
 
 
 Header = Dict[str, Any]
 
 
 def storage_dtype(dtype: str) -> Any:
-    """The NumPy dtype that keeps a dtype's entries. Raises BrokenFrame for an unknown name."""
+    """Returns the NumPy dtype that stores a dtype. Raises BrokenFrame for an unknown name."""
     if dtype not in _STORAGE_DTYPES:
         raise BrokenFrame("there is no dtype " + repr(dtype)[:40])
     return _STORAGE_DTYPES[dtype]
@@ -73,19 +72,19 @@ def storage_dtype(dtype: str) -> Any:
 
 def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries],
                room: Any = None) -> List[Any]:
-    """The frame as buffers, in order; its arrays lie in the room, uint8, if they fit."""
-    told: List[Mapping[str, Any]] = []
+    """Packs a frame into buffers; its arrays are put into the room, uint8, if they fit."""
+    layouts: List[Mapping[str, Any]] = []
     body: List[Any] = []
     at = 0
     for dtype, array in arrays:
         memory, layout = span_memory(array)
         count = memory.nbytes
-        told.append({"dtype": dtype, "shape": array.shape, "bytes": count, **layout})
+        layouts.append({"dtype": dtype, "shape": array.shape, "bytes": count, **layout})
         body.append(memory)
         if count % ALIGNMENT:
             body.append(_PADDING[:-count % ALIGNMENT])
         at += count + -count % ALIGNMENT
-    text = _ENCODER.encode({**header, "arrays": told} if told else header).encode()
+    text = _ENCODER.encode({**header, "arrays": layouts} if layouts else header).encode()
     if room is None or not 0 < at <= room.size:
         return [PREFIX.pack(len(text), at) + text, *body]
     view, put = memoryview(room), 0
@@ -96,10 +95,8 @@ def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries],
 
 
 def span_memory(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
-    """The bytes of an array, any shape, from its lowest to its highest, and how it lies in them if
-    not in plain order.
-
-    The gaps between its entries travel as zeros, so that who reads them reads the same each time.
+    """Returns the bytes that an array, any shape, spans, and its layout if it is not contiguous.
+    Gaps between its entries are sent as zeros, so that their content never varies.
     """
     if array.flags.c_contiguous:
         return memoryview(array).cast("B") if array.size else memoryview(b""), {}
@@ -110,14 +107,14 @@ def span_memory(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
 
 
 def bounds(shape: Sequence[int], strides: Sequence[int]) -> Tuple[int, int]:
-    """How far entries of an array of any shape lie before and behind the first one, in bytes."""
+    """Computes how many bytes of an array, any shape, lie before and after the first entry."""
     reach = [(length - 1) * stride for length, stride in zip(shape, strides) if length]
     return sum(each for each in reach if each < 0), sum(each for each in reach if each > 0)
 
 
 def place_array(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional[Sequence[int]],
                 offset: int) -> Any:
-    """The array of any shape in these bytes; without strides in plain order. Raises ValueError."""
+    """Makes an array of any shape of these bytes, by default contiguous. Raises ValueError."""
     if not memory.size:
         return np.empty(shape, dtype)
     if min(shape, default=0) < 0:  # NumPy minds only where it is given strides
@@ -126,7 +123,7 @@ def place_array(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional
 
 
 def receive_frame(incoming: Incoming) -> Tuple[Header, List[Entries]]:
-    """The next frame; its arrays, any shape, can be written to. Raises BrokenFrame."""
+    """Reads the next frame; its arrays, any shape, can be written to. Raises BrokenFrame."""
     header_bytes, body_bytes = PREFIX.unpack(incoming.text(PREFIX.size))
     if header_bytes > MAX_HEADER_BYTES:
         raise BrokenFrame("a header of {} bytes".format(header_bytes))
@@ -144,53 +141,56 @@ def receive_frame(incoming: Incoming) -> Tuple[Header, List[Entries]]:
         raise BrokenFrame(repr(wrong)) from None
 
 
-def _split_arrays(told: Sequence[Mapping[str, Any]], memory: Any) -> List[Entries]:
-    """The arrays, any shape, that lie in memory, uint8, one after the other."""
-    at, found = 0, []
-    for each in told:
-        kept, part = storage_dtype(each["dtype"]), memory[at:at + each["bytes"]]
+def _split_arrays(layouts: Sequence[Mapping[str, Any]], memory: Any) -> List[Entries]:
+    """Makes the arrays, any shape, that lie in memory, uint8, one after the other."""
+    at, arrays = 0, []
+    for each in layouts:
+        stored, part = storage_dtype(each["dtype"]), memory[at:at + each["bytes"]]
         at += each["bytes"] + -each["bytes"] % ALIGNMENT
-        found.append(Entries(each["dtype"],
-                             place_array(each["shape"], kept, part, each.get("strides"),
-                                         each.get("offset", 0))))
-    return found
+        arrays.append(Entries(each["dtype"],
+                              place_array(each["shape"], stored, part, each.get("strides"),
+                                          each.get("offset", 0))))
+    return arrays
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Whether two arrays of one shape, any shape, have the same bits: NaN is NaN, +0 not -0."""
-    if first.nbytes <= _COMPARED_AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
+    """Whether two arrays of one shape, any shape, have the same bits: NaN is NaN, +0 is not -0."""
+    are_contiguous = first.flags.c_contiguous and second.flags.c_contiguous
+    if first.nbytes <= _COMPARED_AS_BYTES and are_contiguous:
         return bool(first.tobytes() == second.tobytes())
     bits: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[first.itemsize]
     return bool((first.view(bits) == second.view(bits)).all())
 
 
 def aligned_buffer(count: int) -> Any:
-    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
+    """Allocates memory whose first byte is aligned; uint8 (count,)."""
     memory = np.empty(count + ALIGNMENT, np.uint8)
     first = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[first:first + count]
 
 
 class Incoming:
-    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it
-    raises at the end.
+    """Reads frames in as few system calls as possible.
 
-    ahead: where to, what was not asked for yet.  most: bytes that a part of a frame may have.
-    room: where bodies lie that are not sent, uint8; None where no memory is shared.  memory: what
-    a body is read into.
+    fill: reads as many bytes into memory as are there; raises at the end.
+    ahead: memory for bytes that are read before they are needed.
+    most: the most bytes of a part of a frame.
+    room: shared memory with the bodies that are not sent, uint8; None where no memory is shared.
+    memory: allocates the memory for a body.
     """
 
     def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *,
                  most: int = SHARED_FLAG, room: Any = None,
                  memory: Callable[[int], Any] = aligned_buffer) -> None:
-        self._fill, self._ahead, self._most, self._room, self._memory = fill, ahead, most, room, memory
+        self._fill, self._ahead, self._most = fill, ahead, most
+        self._room, self._memory = room, memory
         self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
-        self._told: Sequence[Mapping[str, Any]] = ()  # of the last frame, and its body
+        self._layouts: Sequence[Mapping[str, Any]] = ()  # of the last frame, and its body
         self._body: Any = None
-        self._sent = True
+        self._is_sent = True
 
     def text(self, count: int) -> bytes:
-        """So many bytes."""
+        """Reads so many bytes."""
         if count > self._most:
             raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
         if self._from == self._to and count:
@@ -200,40 +200,43 @@ class Incoming:
         self._from += count
         return bytes(self._ahead[self._from - count:self._from])
 
-    def arrays(self, told: Sequence[Mapping[str, Any]], length: int) -> List[Entries]:
-        """A body's arrays, any shape, in memory of their own. length: as the prefix has it."""
-        self._told, self._sent, count, self._body = told, not length & SHARED_FLAG, length & ~SHARED_FLAG, None
+    def arrays(self, layouts: Sequence[Mapping[str, Any]], length: int) -> List[Entries]:
+        """Reads a body's arrays, any shape, into new memory. length: as in the prefix."""
+        self._layouts, self._body = layouts, None
+        self._is_sent, count = not length & SHARED_FLAG, length & ~SHARED_FLAG
         if count > self._most:
             raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
         memory = self._memory(count)
-        if self._sent:
+        if self._is_sent:
             self._read(memory)
         elif self._room is None or count > self._room.size:
             raise BrokenFrame("{} bytes in memory that is not shared".format(count))
         else:
             memory[...] = self._room[:count]
         self._body = memory
-        return _split_arrays(told, memory)
+        return _split_arrays(layouts, memory)
 
     def watch_arrays(self, arrays: Sequence[Entries]) -> Callable[[], List[int]]:
-        """What tells which of the arrays of this frame, any shape, are no longer as they came, by
-        their places. Shared memory still has them; what was sent is copied.
+        """Returns a function that lists which of the frame's arrays, any shape, have changed.
+        Arrays that were sent are copied for this; shared memory still has the original.
         """
-        body, told, room = self._body, self._told, self._room
-        before = [Entries(each.dtype, each.array.copy()) for each in arrays] if self._sent else []
+        body, layouts, room = self._body, self._layouts, self._room
+        before: List[Entries] = []
+        if self._is_sent:
+            before = [Entries(each.dtype, each.array.copy()) for each in arrays]
 
         def changed() -> List[int]:
-            if not self._sent and same_bits(body.view(np.uint64),
-                                            room[:len(body)].view(np.uint64)):
+            if not self._is_sent and same_bits(body.view(np.uint64),
+                                               room[:len(body)].view(np.uint64)):
                 return []
-            came = before or _split_arrays(told, room)
+            originals = before or _split_arrays(layouts, room)
             return [at for at, each in enumerate(arrays)
-                    if not same_bits(each.array, came[at].array)]
+                    if not same_bits(each.array, originals[at].array)]
 
         return changed
 
     def _read(self, memory: Any) -> Any:
-        """The memory, uint8, filled with what comes."""
+        """Fills the memory, uint8."""
         view, at, count = memoryview(memory), 0, len(memory)
         while at < count:
             if self._from == self._to and count - at >= READ_AHEAD_BYTES:
@@ -248,7 +251,7 @@ class Incoming:
 
 
 def send_frame(parts: Sequence[Any], write: Callable[[List[Any]], int]) -> None:
-    """Write a frame's buffers in few writes: each wakes the reader. write: as much as goes."""
+    """Writes a frame in few writes, each of which wakes the reader. write: as much as possible."""
     left = [memoryview(part) for part in parts if len(part)]
     while left:
         done = write(left[:MAX_BUFFERS])
@@ -266,9 +269,7 @@ _POISON = b"\xFE" * _POISONED_BYTES  # as float32 -1.7e38, as float16 NaN
 
 
 class Rooms(NamedTuple):
-    """The two halves, each uint8 (ROOM,): where the judge puts what it asks, and the host what it
-    answers; None where no memory is shared.
-    """
+    """Shared memory for requests and for answers, each uint8 (ROOM,); None if not shared."""
 
     requests: Any
     answers: Any
@@ -278,13 +279,13 @@ NO_ROOMS = Rooms(None, None)
 
 
 def map_rooms(descriptor: int) -> Rooms:
-    """The memory behind a descriptor of 2 * ROOM_BYTES, which stays open while it is used."""
+    """Maps the memory behind a descriptor of 2 * ROOM_BYTES, which must stay open meanwhile."""
     memory = np.frombuffer(mmap.mmap(descriptor, 2 * ROOM_BYTES), np.uint8)
     return Rooms(memory[:ROOM_BYTES], memory[ROOM_BYTES:])
 
 
 class ReusedMemory:
-    """One piece of memory, given again once nobody holds it: fresh pages take time."""
+    """Reuses one piece of memory once no array uses it, since fresh pages take time."""
 
     def __init__(self) -> None:
         # else children would share it
@@ -300,8 +301,9 @@ class ReusedMemory:
         return 0
 
     def reuse_buffer(self, count: int) -> Any:
-        """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
-        if not self._unheld_count or count > ROOM_BYTES or self._count_holders() != self._unheld_count:
+        """Returns memory whose first byte is aligned; uint8 (count,)."""
+        is_unheld = self._unheld_count and self._count_holders() == self._unheld_count
+        if count > ROOM_BYTES or not is_unheld:
             return aligned_buffer(count)
         self._bytes[count:count + _POISONED_BYTES] = _POISON
         return self._memory[0][:count]

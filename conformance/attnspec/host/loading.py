@@ -1,4 +1,4 @@
-"""Finds the function that a target names, or tells in plain words why it cannot."""
+"""Finds the function that a target names, or says in plain words why it cannot."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ADAPTER_PACKAGE = "implementations"
 
 
 class NotLoaded(Exception):  # noqa: N818  (named for what happened)
-    """The target cannot be had; `details` say why: missing, syntax, raised, no_file …"""
+    """The target cannot be loaded; `details` say why: missing, syntax, raised, no_file …"""
 
-    def __init__(self, kind: str, **told: Any) -> None:
+    def __init__(self, kind: str, **details: Any) -> None:
         super().__init__(kind)
-        self.details: Dict[str, Any] = {"kind": kind, **told}
+        self.details: Dict[str, Any] = {"kind": kind, **details}
 
 
 def extend_adapters(folders: List[str]) -> None:
-    """Let adapters be found in these folders."""
+    """Adds folders in which adapters are found."""
     package = sys.modules.get(ADAPTER_PACKAGE)
     if package is None or not hasattr(package, "__path__"):
         package = sys.modules[ADAPTER_PACKAGE] = types.ModuleType(ADAPTER_PACKAGE)
@@ -42,7 +42,7 @@ def extend_adapters(folders: List[str]) -> None:
 
 
 def write_down(files: Mapping[str, str]) -> str:
-    """The folder with these files, which goes with the process. Empty for no files."""
+    """Writes these files into a folder, which is deleted with the process; "" for no files."""
     if not files:
         return ""
     folder = Path(__file__).parents[1] / "handed"
@@ -54,7 +54,7 @@ def write_down(files: Mapping[str, str]) -> str:
 
 
 def is_there(module: str) -> bool:
-    """Whether it can be imported. For a submodule, what holds it is imported."""
+    """Whether the module can be imported. The parent of a submodule is imported for that."""
     try:
         return importlib.util.find_spec(module) is not None
     except BaseException:
@@ -66,25 +66,25 @@ BACKWARD_SUFFIX = "_backward"
 
 
 def load_member(where: Mapping[str, Any], name: str) -> Any:
-    """What has that dotted name in the module that `where` leads to. Raises NotLoaded."""
+    """Loads the member with that dotted name from a module. Raises NotLoaded."""
     return _find_member(_import_module(where), name)
 
 
 def load_with_backward(where: Mapping[str, Any], name: str, backward: str = "") -> Tuple[Any, Any]:
-    """The same, and the backward pass that stands beside it, by its own name or that of the
-    function; None for none.
+    """Loads a function and its backward pass; None if there is none.
 
-    Raises NotLoaded, for a backward pass that is named and is not there, too.
+    The backward pass has a name of its own, or that of the function with a suffix. Raises
+    NotLoaded, also for a backward pass that is named and missing.
     """
     module = _import_module(where)
     function = _find_member(module, name)
     if backward:
         return function, _find_member(module, backward)
     try:
-        found = _find_member(module, name + BACKWARD_SUFFIX)
+        beside = _find_member(module, name + BACKWARD_SUFFIX)
     except NotLoaded:
         return function, None
-    return function, found if callable(found) else None
+    return function, beside if callable(beside) else None
 
 
 def _find_member(module: Any, name: str) -> Any:
@@ -120,13 +120,13 @@ def _import_module(where: Mapping[str, Any]) -> Any:
 
 
 def _put_first(folders: Sequence[str]) -> None:
-    """Let modules be found in these folders first, unless they are on the path."""
+    """Puts these folders at the front of the path, unless they are on it."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     importlib.invalidate_caches()
 
 
 def _module_from_text(text: str) -> Any:
-    """The text as a module of its own, which no file holds and no import finds."""
+    """Runs the text as a module that has no file and that no import finds."""
     module = types.ModuleType(TARGET_PREFIX + "text")
     name = "<text {}>".format(next(_numbers))
     # for tracebacks, and who asks for a source
@@ -139,7 +139,7 @@ _numbers = itertools.count()
 
 
 def _module_from_file(path: Path) -> Any:
-    """The file as a module. Its folder comes last on the path, so that it hides nothing."""
+    """Runs the file as a module. Its folder is put last on the path, so that it hides nothing."""
     if not path.is_file():
         raise NotLoaded("no_file", file=str(path))
     name = TARGET_PREFIX + path.stem
@@ -160,8 +160,8 @@ def _module_from_file(path: Path) -> Any:
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is
-    as long and was written within the same second.
+    """Runs a file's text. Python's own loader may run the compiled copy of another text that is as
+    long and was written within the same second.
     """
 
     def get_code(self, fullname: str) -> Any:
@@ -170,7 +170,7 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
 
 
 def _source_reader(name: str, path: Path) -> Optional[_AsItStands]:
-    """What reads a file of Python; None leaves the choice to Python (an extension module)."""
+    """Makes the loader of a Python file; None lets Python choose (an extension module)."""
     if path.suffix == ".py":
         return _AsItStands(name, str(path))
     return None
@@ -178,7 +178,7 @@ def _source_reader(name: str, path: Path) -> Optional[_AsItStands]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects no garbage while modules are imported, a tenth of a framework's import."""
+    """Stops garbage collection during imports, which takes a tenth of a framework's import."""
     before = gc.get_threshold() if hasattr(gc, "get_threshold") else ()  # PyPy has none
     if before:
         gc.set_threshold(0)
@@ -190,7 +190,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _run_import(load: Callable[[], Any], name: str) -> Any:
-    """Run an import; whatever it raises becomes plain words."""
+    """Runs an import, and describes in plain words whatever it raises."""
     try:
         with _no_garbage_collection():
             return load()
@@ -204,14 +204,13 @@ def _run_import(load: Callable[[], Any], name: str) -> Any:
 
 
 def _describe_raised(raised: BaseException) -> Dict[str, Any]:
-    told = describe_exception(raised)
-    return {"summary": told["summary"], "file": told["file"], "line": told["line"],
-            "traceback": told["traceback"]}
+    description = describe_exception(raised)
+    return {name: description[name] for name in ("summary", "file", "line", "traceback")}
 
 
 def _describe_absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
-    """Which module there is not, whether it is the one that was asked for, where it was looked
-    for, and what is found there: of the one that was asked for what stands beside it.
+    """Describes which module is missing, and where it was sought. It says whether the module is
+    the one that was asked for, and lists its siblings.
     """
     absent = missing.name or str(missing)
     parent = absent.rpartition(".")[0]
@@ -230,7 +229,7 @@ def _public_members(value: Any) -> List[str]:
 
 
 def _own_members(value: Any) -> List[str]:
-    """Those that a module or class defines itself."""
+    """Lists the members that a module or class defines itself."""
     home = getattr(value, "__module__", "") or getattr(value, "__name__", "")
     members = getattr(value, "__dict__", {})
     return [name for name in _public_members(value)

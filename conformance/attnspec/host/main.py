@@ -1,4 +1,4 @@
-"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS MEMORY TRACE`."""
+"""Starts the process of the implementation: `python main.py REQUESTS ANSWERS MEMORY TRACE`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def begin() -> None:
-    """Serve, and leave nothing of this in sight: not in the arguments, not on the path."""
+    """Serves requests, after it has removed its traces from the arguments and the path."""
     descriptors, trace = [int(each) for each in sys.argv[1:-1]], sys.argv[-1]
     for descriptor in descriptors:
         if descriptor >= 0:

@@ -1,6 +1,7 @@
-"""What raised, in plain words (its message, and the frames that are the subject's), and what a
-subject says during a call: on descriptor 2, where libraries write, on `sys.stderr`, and in
-warnings. Nothing raises here.
+"""Describes exceptions in plain words, and collects what a subject prints during a call.
+
+A description has the exception's message and the frames in the subject's code. A subject prints by
+descriptor 2, as libraries do, by `sys.stderr`, and by warnings. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_CHARACTERS = 4000  # characters of a traceback, a message, a line
 
 
 def describe_exception(raised: BaseException) -> Dict[str, Any]:
-    """An exception in plain words: its last line, the subject's frames, what raised it."""
+    """Describes an exception: its last line, the subject's frames, what raised it."""
     frames, steps = _subject_frames(raised), _subject_steps(raised)
     by, act = _find_asker(raised, steps)
     return {"summary": summarise_exception(raised),
@@ -48,7 +49,7 @@ TRACING_WORDS = ("Tracer", "Concretization")
 
 
 def _subject_steps(raised: BaseException) -> List[TracebackType]:
-    """The steps of the traceback that lie in the subject's code, the innermost last."""
+    """Lists the steps of the traceback in the subject's code, the innermost last."""
     steps: List[TracebackType] = []
     try:
         step = raised.__traceback__
@@ -62,12 +63,11 @@ def _subject_steps(raised: BaseException) -> List[TracebackType]:
 
 
 def _find_asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
-    """Name of the module, file and line that raised, of the subject's; where an attribute is
-    looked up by a function, a traced array is converted, or a keyword is handed on until somebody
-    refuses it, of who asked for that.
+    """Finds the subject's module, file and line that raised, and what the line did.
 
-    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or
-    else `compute`.
+    Where a function looks an attribute up, a traced array is converted, or a keyword is passed on
+    until a function refuses it, the place is that of the caller. The line did `raise` (also by
+    `assert`), `call` of something else that raised, or else `compute`.
     """
     try:
         asking = [step for step in steps if step.tb_frame.f_code.co_name not in _LOOKING_UP]
@@ -78,9 +78,10 @@ def _find_asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List
 
 
 def _own_place(steps: List[TracebackType]) -> List[Any]:
-    """File and line of the subject's own code that the exception came from: the innermost step in
-    the package in which the call began. What lies deeper belongs to the libraries that it calls,
-    and what differentiates it is ours.
+    """Finds the file and line of the subject's own code that the exception came from.
+
+    That is the innermost step in the package in which the call began. Deeper steps belong to the
+    libraries that it calls; steps of attnspec are left out.
     """
     own = [step for step in steps
            if HOST_FOLDER not in Path(step.tb_frame.f_code.co_filename).parents] or steps
@@ -91,9 +92,10 @@ def _own_place(steps: List[TracebackType]) -> List[Any]:
 
 
 def _is_stated(steps: List[TracebackType]) -> bool:
-    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as
-    NumPy's or an index, is raised by the line that calls it. The frame's own code tells, so a
-    statement of several lines is known, too.
+    """Whether a `raise` or an `assert` statement raised the exception.
+
+    Compiled code, such as NumPy's or an index, raises at the line that calls it. The frame's
+    bytecode shows the difference, also for a statement of several lines.
     """
     try:
         innermost = steps[-1]
@@ -118,7 +120,7 @@ def _package_of_step(step: TracebackType) -> str:
 
 
 def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> List[TracebackType]:
-    """Without the framework's own frames from where it was asked to convert what it traces."""
+    """Removes the framework's frames that convert a traced value."""
     if not any(word in each.__name__ for word in TRACING_WORDS for each in type(raised).__mro__):
         return steps
     names = [step.tb_frame.f_code.co_name for step in steps]
@@ -127,7 +129,7 @@ def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> Li
 
 
 def _first_with_keyword(raised: BaseException, steps: List[TracebackType]) -> TracebackType:
-    """Who raised; for a keyword that came with others (`**options`), who gave it at first."""
+    """Finds the step that raised, or that first passed the keyword that was refused."""
     words = str(raised)
     if "keyword" in words:
         for name in _extra_keywords(steps[-1].tb_frame):
@@ -138,7 +140,7 @@ def _first_with_keyword(raised: BaseException, steps: List[TracebackType]) -> Tr
 
 
 def _extra_keywords(frame: Any) -> List[str]:
-    """The names of the keywords that a function was given beside those that it names."""
+    """Lists the keywords in a function's `**options`."""
     code = frame.f_code
     if not code.co_flags & inspect.CO_VARKEYWORDS:
         return []
@@ -151,7 +153,7 @@ RAISING, CALLING, COMPUTING = "raise", "call", "compute"
 
 
 def _act_of_step(step: TracebackType) -> str:
-    """What the line of a step did when it raised."""
+    """Says what the line of a step did when it raised."""
     name = dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]]
     if name.startswith("RAISE"):
         return RAISING
@@ -165,7 +167,7 @@ def _is_subjects(file: str) -> bool:
 
 
 def summarise_exception(raised: BaseException) -> str:
-    """The exception's type and the first line of what it says."""
+    """Returns the exception's type and the first line of its message."""
     try:
         words = str(raised)[:MAX_CHARACTERS].strip().partition("\n")[0]
     except BaseException as worse:
@@ -175,7 +177,7 @@ def summarise_exception(raised: BaseException) -> str:
 
 
 def _subject_frames(raised: BaseException) -> List[traceback.FrameSummary]:
-    """The subject's frames, the innermost last."""
+    """Lists the subject's frames, the innermost last."""
     try:
         return [each for each in traceback.extract_tb(raised.__traceback__)
                 if _is_subjects(each.filename)]
@@ -185,14 +187,16 @@ def _subject_frames(raised: BaseException) -> List[traceback.FrameSummary]:
 
 def _format_traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
     try:
-        lines = traceback.format_list(frames[-MAX_FRAMES:]) + traceback.format_exception_only(type(raised), raised)
+        lines = [*traceback.format_list(frames[-MAX_FRAMES:]),
+                 *traceback.format_exception_only(type(raised), raised)]
     except BaseException:
         lines = [*traceback.format_list(frames[-MAX_FRAMES:]), summarise_exception(raised)]
     return "Traceback (most recent call last):\n" + "".join(lines)
 
 
 def _shorten_text(text: str) -> str:
-    text = text if len(text) <= 2 * MAX_CHARACTERS else text[:MAX_CHARACTERS] + "\n…\n" + text[-MAX_CHARACTERS:]
+    if len(text) > 2 * MAX_CHARACTERS:
+        text = text[:MAX_CHARACTERS] + "\n…\n" + text[-MAX_CHARACTERS:]
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -200,21 +204,21 @@ MAX_SPEECH = 10000  # characters; a library in a loop must not fill a record
 
 
 class Speech:
-    """The text, complete once the call is over."""
+    """The text that was printed, complete once the call is over."""
 
     def __init__(self) -> None:
         self.parts: List[str] = []
 
     @property
     def text(self) -> str:
-        """Everything said, in one piece."""
+        """All the text, in one piece."""
         return "".join(self.parts)[:MAX_SPEECH].encode(errors="backslashreplace").decode()
 
 
 class SpeechRecorder:
-    """Collects what is said inside. Warnings raise nothing here, whatever the process has set.
+    """Collects what is printed inside. Warnings never raise here, whatever their filter.
 
-    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the
+    Meanwhile `sys.stderr` and descriptor 2 lead into a file: a real one, which children of the
     subject inherit.
     """
 
@@ -254,12 +258,12 @@ _texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
-    """Keep what is said in this file, where the last words of a dead process are found."""
+    """Collects in this file, so that the text of a dead process is found."""
     _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
 def _speech_file() -> int:
-    """Where what is said goes: a file without a name where nobody has named one."""
+    """Opens the file for the text: one without a name unless `keep_in` has named one."""
     if not _files:
         file, name = tempfile.mkstemp()
         os.unlink(name)
@@ -268,7 +272,7 @@ def _speech_file() -> int:
 
 
 def _speech_stream() -> Any:
-    """The file as a stream of lines, so that the last words of a dead process are in it."""
+    """Opens the file line by line, so that it has the last line of a dead process."""
     if not _texts or _texts[0].closed:
         _texts[:] = [open(_files[0], "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
                           errors="backslashreplace", closefd=False)]
@@ -276,7 +280,7 @@ def _speech_stream() -> Any:
 
 
 def _redirect_stderr(file: int) -> int:
-    """Lead descriptor 2 into the file; where it led before, -1 for nowhere."""
+    """Lets descriptor 2 lead into the file; returns where it led before, -1 for nowhere."""
     try:
         before = fcntl.fcntl(2, _DUPLICATE_COMMAND, _FIRST_FREE_DESCRIPTOR)
     except OSError:  # the process has no stderr at all
@@ -292,7 +296,7 @@ def _restore_stderr(before: int) -> None:
 
 
 def _drain_file(file: int) -> str:
-    """What stands in the file, which is empty afterwards."""
+    """Reads the file and empties it."""
     if not os.lseek(file, 0, os.SEEK_END):
         return ""
     os.lseek(file, 0, os.SEEK_SET)

@@ -1,4 +1,4 @@
-"""Answers one judge's requests, in one process, until there are no more (docs/protocol.md)."""
+"""Answers the requests of one judge until there are no more (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lift_named(name: str, device: str = "") -> Any:
 
 
 class Servant:
-    """Holds loaded functions, lifts and the last results. incoming: where requests come from."""
+    """Holds loaded functions, lifts and the last results. incoming: reads the requests."""
 
     def __init__(self, incoming: Incoming, *, is_sharing: bool) -> None:
         self._incoming, self._is_sharing = incoming, is_sharing
@@ -62,16 +62,16 @@ class Servant:
         self._calls = 0
 
     def answer(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
-        """What comes of a request: a header and arrays. Raises nothing of the subject's."""
-        asked = header.get("do")
-        if asked not in REQUEST_NAMES:
+        """Answers a request by a header and arrays. Raises no exception of the subject's."""
+        name = header.get("do")
+        if name not in REQUEST_NAMES:
             return {"error": "there is no request {!r}; version {} has {}".format(
-                asked, PROTOCOL_VERSION, ", ".join(REQUEST_NAMES))}, ()
-        answered: Answer = getattr(self, "_" + asked)(header, arrays)
-        return answered
+                name, PROTOCOL_VERSION, ", ".join(REQUEST_NAMES))}, ()
+        answer: Answer = getattr(self, "_" + name)(header, arrays)
+        return answer
 
     def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Who answers, once the folders and files of the judge are on the path."""
+        """Puts the judge's folders and files on the path, and describes this process."""
         handed = loading.write_down(header.get("files", {}))
         sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()),
                                           *sys.path]))
@@ -84,16 +84,14 @@ class Servant:
                 "platform": platform.system()}, ()
 
     def _find(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Which modules can be imported here, which versions of distributions are installed, and
-        which distributions installed packages.
-        """
+        """Lists modules that can be imported, and versions of distributions."""
         return {"modules": {name: loading.is_there(name) for name in header["modules"]},
                 "versions": _installed_versions({"versions": header["distributions"]}),
                 "packages": {name: _distribution_of(name)
                              for name in header.get("packages", ())}}, ()
 
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """The function under a handle, and what can be known of it."""
+        """Loads a function, and describes it with a handle."""
         try:
             function, backward = loading.load_with_backward(
                 header["from"], header["name"], header.get("backward", ""))
@@ -106,15 +104,17 @@ class Servant:
                 "versions": _installed_versions(header), **beside}, ()
 
     def _examine(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """What else its author wrote down: for whoever wants to find out how it is called."""
+        """Collects what the function's author wrote about it, for `init`."""
         from . import examining  # noqa: PLC0415  (asked by few)
 
         function = self._functions[header["of"]]
-        return {**examining.examine_callable(function),
-                **(examining.examine_sources(function) if header.get("sources") else {})}, ()
+        facts = examining.examine_callable(function)
+        if header.get("sources"):
+            facts.update(examining.examine_sources(function))
+        return facts, ()
 
     def _lift(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """What the framework does with each dtype on this device."""
+        """Describes what the framework does with each dtype on this device."""
         name, device = header["lift"], header.get("device", "")
         try:
             lift = self._load_lift(name, device)
@@ -140,10 +140,10 @@ class Servant:
         return self._lifts[name, device]
 
     def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
-        """One call, and which of the arrays that it was given it changed."""
+        """Calls a function, and lists the arguments' arrays that it changed."""
         rows = header.get("rows")
-        inputs, keywords = [
-            arrays[at] for at in header["inputs"]], unpack_keywords(header["keywords"], arrays)
+        inputs = [arrays[at] for at in header["inputs"]]
+        keywords = unpack_keywords(header["keywords"], arrays)
         given = Arguments(inputs, keywords, header["dtype"],
                           [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array, header.get("wrt", ()),
@@ -151,28 +151,28 @@ class Servant:
         lift = self._load_lift(header["lift"], header.get("device", ""))
         changed = self._incoming.watch_arrays(arrays)
         functions = self._backwards if given.is_backward else self._functions
-        ended = calling.perform(functions[header["of"]], lift, given, is_sent=True)
-        if ended.how != "answered" and lift.is_lost():
-            _give_up(lift.device, ended)
-        self._keep(ended)
-        found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
-        given_arrays = calling.arrays_of(given) if ended.aliases else ()
-        shared = {id(given_arrays[at]) for at in ended.aliases}
+        ending = calling.perform(functions[header["of"]], lift, given, is_sent=True)
+        if ending.how != "answered" and lift.is_lost():
+            _give_up(lift.device, ending)
+        self._keep(ending)
+        sent = [*ending.results, *(Entries("float64", each) for each in ending.gradients)]
+        given_arrays = calling.arrays_of(given) if ending.aliases else ()
+        shared = {id(given_arrays[at]) for at in ending.aliases}
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared] if shared else []
-        return {"ended": ended.how, "call": self._calls, "results": len(ended.results),
-                "told": ended.details, "has_gradients": ended.has_gradients, "aliases": aliases,
-                "said": ended.stderr, "changed": changed()}, found
+        return {"ended": ending.how, "call": self._calls, "results": len(ending.results),
+                "told": ending.details, "has_gradients": ending.has_gradients, "aliases": aliases,
+                "said": ending.stderr, "changed": changed()}, sent
 
-    def _keep(self, ended: CallEnding) -> None:
+    def _keep(self, ending: CallEnding) -> None:
         self._calls += 1
-        if ended.own:
-            self._results[self._calls] = ended.own
-            self._kept_bytes += _count_bytes(ended.own)
+        if ending.own:
+            self._results[self._calls] = ending.own
+            self._kept_bytes += _count_bytes(ending.own)
         while self._kept_bytes > MAX_KEPT_BYTES or len(self._results) > MAX_KEPT_RESULTS:
             self._kept_bytes -= _count_bytes(self._results.popitem(last=False)[1])
 
     def _recall(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """What the memory of a result holds now; nothing where it was let go."""
+        """Returns what the memory of a result holds now; nothing if it was freed."""
         return {"call": header["call"]}, self._results.get(header["call"], ())
 
     def _forget(self, _header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
@@ -182,30 +182,28 @@ class Servant:
 
 
 def _form_of_request(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
-    """What the framework is to make of the function first."""
-    asked = header.get("form")
-    if asked:
-        return FrameworkForm(asked["name"], asked.get("mapped", ()))
+    """Reads what the framework makes of the function first."""
+    form = header.get("form")
+    if form:
+        return FrameworkForm(form["name"], form.get("mapped", ()))
     return None
 
 
-def _give_up(device: str, ended: CallEnding) -> None:
-    """End this process in the words of the call that lost the device: no other can be made."""
-    why = ended.details.get("traceback") or ended.details.get("reading") or ""
-    os.write(
-        2,
-        "{}\nNo more computation on {} is possible.\n".format(why,
-                                                              device).encode(errors="replace"))
+def _give_up(device: str, ending: CallEnding) -> None:
+    """Ends this process, whose device is lost, with the words of the call that lost it."""
+    why = ending.details.get("traceback") or ending.details.get("reading") or ""
+    text = "{}\nNo more computation on {} is possible.\n".format(why, device)
+    os.write(2, text.encode(errors="replace"))
     os.abort()
 
 
 def _count_bytes(results: Sequence[Entries]) -> int:
-    """How much memory arrays, of any shape, take."""
+    """Adds up the bytes of arrays, of any shape."""
     return sum(each.array.nbytes for each in results)
 
 
 def unpack_keywords(value: Any, arrays: Sequence[Entries]) -> Any:
-    """Keywords as they came over the wire, with the arrays that they name."""
+    """Converts keywords as they were sent, with the arrays that they name."""
     if isinstance(value, dict):
         if "$array" in value:
             return arrays[value["$array"]]
@@ -219,9 +217,9 @@ def unpack_keywords(value: Any, arrays: Sequence[Entries]) -> Any:
 
 
 def _installed_versions(header: Mapping[str, Any]) -> Dict[str, str]:
-    """Which versions of these distributions are installed; what is not is left out."""
-    found = {name: _installed_version(name) for name in header.get("versions", ())}
-    return {name: version for name, version in found.items() if version}
+    """Finds the installed versions of these distributions; missing ones are left out."""
+    versions = {name: _installed_version(name) for name in header.get("versions", ())}
+    return {name: version for name, version in versions.items() if version}
 
 
 def _installed_version(name: str) -> str:
@@ -234,23 +232,23 @@ def _installed_version(name: str) -> str:
 
 
 def _distribution_of(package: str) -> str:
-    """The distribution of a package; "" for none, and under Python 3.9 and older."""
+    """Finds the distribution of a package; "" for none, and before Python 3.10."""
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
-    told: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
-    return next(iter(told.get(package, ())), "")
+    names: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
+    return next(iter(names.get(package, ())), "")
 
 
 def serve(requests: int, answers: int, memory: int) -> None:
-    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of
-    what is shared; -1 for none.
+    """Answers requests of one descriptor on the other, until it ends. memory: the descriptor of
+    shared memory; -1 for none.
     """
 
     def fill(view: memoryview) -> int:
-        got = _read_into(requests, view)
-        if not got:
+        count = _read_into(requests, view)
+        if not count:
             os._exit(0)
-        return got
+        return count
 
     shared = map_rooms(memory) if memory >= 0 else NO_ROOMS
     incoming = Incoming(fill, memoryview(bytearray(READ_AHEAD_BYTES)), room=shared.requests,
@@ -262,18 +260,18 @@ def serve(requests: int, answers: int, memory: int) -> None:
 
 
 def _answer_frame(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
-    """The frame that answers the next one, its arrays in the room, uint8, if they fit."""
+    """Packs the answer to the next frame; its arrays go into the room, uint8, if they fit."""
     header, arrays = receive_frame(incoming)
-    told, found = servant.answer(header, arrays)
-    return pack_frame({**told, "number": header.get("number")}, found, room)
+    answer, results = servant.answer(header, arrays)
+    return pack_frame({**answer, "number": header.get("number")}, results, room)
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:
     if hasattr(os, "readv"):  # PyPy has none
         return os.readv(descriptor, [view])
-    got = os.read(descriptor, len(view))
-    view[:len(got)] = got
-    return len(got)
+    content = os.read(descriptor, len(view))
+    view[:len(content)] = content
+    return len(content)
 
 
 def _write_from(descriptor: int, parts: List[Any]) -> int:

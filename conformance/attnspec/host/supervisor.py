@@ -1,8 +1,7 @@
-"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and
-tells how it ended.
+"""Starts the process of the implementation, ends it, and says how it ended.
 
-It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in
-one line.
+It runs at the far end of a pipe. When the pipe closes, the process is ended, whether it handles
+signals or not; one line on stderr says how.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ GRACE_SECONDS = 0.3  # seconds to end by itself, and then to say where it stands
 
 
 def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """Run the process until it ends, or until nobody listens any more: Python with these files, or
-    a command that speaks on stdin and stdout itself.
+    """Runs the process until it ends, or until the pipe closes. It runs Python with these files,
+    or a command that reads stdin and writes stdout itself.
     """
     _adopt_orphans()
     folder = Path(tempfile.mkdtemp())
@@ -47,21 +46,22 @@ def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
             printed = {}
         else:
             printed = {"trace": _read_end_of_file(folder / "trace"),
-                       "printed": _read_printed(folder)}
+                       "printed": "".join(_read_end_of_file(folder / name)
+                                          for name in ("out", "err", "said"))}
         _tell_end({"status": child.returncode, "why": why, **printed})
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 
 
 def _give_up(problem: Exception) -> None:
-    """Say why nothing can be started, and end."""
+    """Says why nothing can be started, and ends."""
     with contextlib.suppress(OSError):
         os.write(2, "{}: {}\n".format(type(problem).__name__, problem).encode(errors="replace"))
     os._exit(1)
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of orphans, which may appear after their own parent is gone."""
+    """Makes this process the parent of orphans that appear after their own parent is gone."""
     with contextlib.suppress(OSError, AttributeError):  # Linux alone knows this
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -79,16 +79,15 @@ def _start_child(folder: Path, files: Mapping[str, str],
         return subprocess.Popen(settings["command"], env=environment, start_new_session=True)
     descriptors = [os.dup(0), os.dup(1), settings["shared"]]
     passed = [each for each in descriptors if each >= 0]
-    with open(os.devnull,
-              "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
+    with (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen([sys.executable, str(folder / "main.py"), *map(str, descriptors),
-                                 str(folder / "trace")], stdin=nothing, stdout=out, stderr=err,
-                                pass_fds=passed, env=environment,
+                                 str(folder / "trace")], stdin=subprocess.DEVNULL, stdout=out,
+                                stderr=err, pass_fds=passed, env=environment,
                                 cwd=settings.get("folder") or None, start_new_session=True)
 
 
 def _watch_child(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
-    """Wait until it ends, or until it has to be ended; why, if so."""
+    """Waits until the process ends or must be ended. Returns why it must."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -102,25 +101,20 @@ def _watch_child(child: subprocess.Popen[bytes], folder: Path, limit: int) -> st
             os.read(reading, 100)
         if 0 in ready:
             return ""
-        if limit and (taken := _memory_of_family(child.pid)) > limit:
+        if limit and (taken := sum(map(_resident_bytes, _processes_below(child.pid)))) > limit:
             return "memory {}".format(taken)
         _bound_printed(folder)
     return ""
 
 
-def _memory_of_family(process: int) -> int:
-    """The resident bytes of a process and of those that it started."""
-    return sum(map(_resident_bytes, _processes_below(process)))
-
-
 def _processes_below(process: int) -> List[int]:
-    found = [process]
-    for parent in found:  # grows meanwhile
+    processes = [process]
+    for parent in processes:  # grows meanwhile
         with contextlib.suppress(OSError, ValueError):
             for task in os.listdir("/proc/{}/task".format(parent)):
                 with open("/proc/{}/task/{}/children".format(parent, task)) as file:
-                    found.extend(map(int, file.read().split()))
-    return found
+                    processes.extend(map(int, file.read().split()))
+    return processes
 
 
 def _resident_bytes(process: int) -> int:
@@ -128,11 +122,11 @@ def _resident_bytes(process: int) -> int:
         with open("/proc/{}/statm".format(process)) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # gone, or no Linux
-        told = b""
+        output = b""
         if not Path("/proc/self").exists():
-            told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE,
-                                  check=False).stdout
-        return int(told or 0) * 1024
+            output = subprocess.run(["ps", "-o", "rss=", "-p", str(process)],
+                                    stdout=subprocess.PIPE, check=False).stdout
+        return int(output or 0) * 1024
 
 
 def _bound_printed(folder: Path) -> None:
@@ -143,7 +137,7 @@ def _bound_printed(folder: Path) -> None:
 
 
 def _end_child(child: subprocess.Popen[bytes], *, is_polite: bool, is_program: bool) -> None:
-    """Wait for it to go; have it say where it stands; end it, and all that it started."""
+    """Waits for the process to end, asks it for its stacks, and kills it with its children."""
     family = _processes_below(child.pid)
     if is_polite:
         _wait_for_child(child, GRACE_SECONDS if is_program else GRACE_SECONDS / 3)
@@ -165,12 +159,7 @@ def _wait_for_child(child: subprocess.Popen[bytes], seconds: float) -> None:
         time.sleep(0.002)
 
 
-def _read_printed(folder: Path) -> str:
-    return "".join(_read_end_of_file(folder / name) for name in ("out", "err", "said"))
-
-
 def _read_end_of_file(path: Path) -> str:
-    """The end of a file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - MAX_TOLD_CHARACTERS))

@@ -1,8 +1,8 @@
-"""The judge's side of one host: functions are loaded there and called there, and loaded anew when
-the host has died.
+"""Talks to a host, the process of an implementation, from the side of the judge.
 
-A process keeps one host for each subject that it judges, and ends those whose place others have
-taken.
+It loads functions in the host, calls them there, and loads them anew when the host has died. A
+process keeps one host for each subject that it judges, and ends the hosts used longest ago when
+there are too many.
 """
 
 from __future__ import annotations
@@ -56,10 +56,6 @@ from attnspec.hosting.launch import (
     start_command,
 )
 
-# A process at the other end of a pipe: frames go there and come back before a deadline, or it is
-# ended
-
-
 START_SECONDS = 120.0
 """Seconds until a process says that it is there: a container may have to be fetched."""
 
@@ -81,7 +77,7 @@ _HOST_FRAME = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.p
 
 @dataclass(frozen=True, slots=True)
 class ProcessDeath:
-    """How a process ended. traceback: where its threads stood.  printed: its last output."""
+    """Says how a process ended. traceback: where its threads stood.  printed: its last output."""
 
     verdict: Verdict
     reason: str
@@ -102,12 +98,12 @@ class _DeadlinePassed(Exception):  # noqa: N818  (it becomes a death)
 
 
 class _NobodyReads(Exception):  # noqa: N818  (it becomes a death)
-    """Nobody is at the other end."""
+    """The other end of a pipe is closed."""
 
 
 @contextlib.contextmanager
-def _telling_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
-    """Whatever goes wrong with a request inside ends the process, and is told as its death."""
+def _raising_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
+    """Raises HostDied for whatever goes wrong with a request inside, and ends the process."""
     try:
         yield
     except _DeadlinePassed:
@@ -119,7 +115,9 @@ def _telling_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
 
 
 class HostProcess:
-    """The process, from its start to its end. Raises TargetError where it cannot be started."""
+    """Starts the process, exchanges frames with it before deadlines, and ends it. Raises
+    TargetError where the process cannot be started.
+    """
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
@@ -156,37 +154,39 @@ class HostProcess:
         text = program_text(self._surroundings, shared)
         try:
             self._write([first_line(len(text))], until)
-            said, byte = b"", bytearray(1)
-            while not said.endswith(READY_MARK):
-                said += byte if self._fill(memoryview(byte), until) else b""
-            # its greeting
+            greeting, byte = b"", bytearray(1)
+            while not greeting.endswith(READY_MARK):
+                self._fill(memoryview(byte), until)
+                greeting += byte
+            # what it printed before it was ready
             os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))
             self._write([text], until)
         except (_DeadlinePassed, _NobodyReads):
-            told = self._end_of_stderr()
+            printed = self._end_of_stderr()
             self.close()
             command = self._surroundings.command_text
-            raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
+            raise TargetError(
+                f"{command} starts no Python: {printed or 'it says nothing'}") from None
 
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
-        """Put a request with these arrays, any shape, before a time. Raises HostDied."""
-        with _telling_death(self._end_with_death):
+        """Sends a request with these arrays, any shape, before a time. Raises HostDied."""
+        with _raising_death(self._end_with_death):
             self._number += 1
             self._write(pack_frame({**header, "number": self._number}, arrays,
                                    self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
-        """Read the answer; its arrays, any shape, take `most` bytes. Raises HostDied."""
-        with _telling_death(self._end_with_death):
-            told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead,
-                                                 most=most, room=self._rooms.answers,
-                                                 memory=partial(np.empty, dtype=np.uint8)))
-            unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
-            if (said := told.get("number", unsaid)) != self._number:
+        """Reads the answer; its arrays, any shape, take `most` bytes. Raises HostDied."""
+        with _raising_death(self._end_with_death):
+            header, arrays = receive_frame(
+                Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
+                         room=self._rooms.answers, memory=partial(np.empty, dtype=np.uint8)))
+            default = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
+            if (number := header.get("number", default)) != self._number:
                 # something in that process has written an answer of its own
                 raise BrokenFrame(
-                    f"it answers request {str(said)[:20]}, but request {self._number} was sent")
-            return told, found
+                    f"it answers request {str(number)[:20]}, but request {self._number} was sent")
+            return header, arrays
 
     def _write(self, parts: Sequence[Any], until: float) -> None:
         def write(buffers: list[Any]) -> int:
@@ -201,22 +201,22 @@ class HostProcess:
         send_frame(parts, write)
 
     def _fill(self, view: memoryview, until: float) -> int:
-        """Read as much as is there, as soon as something is."""
+        """Reads as much as there is, as soon as something is there."""
         while True:
             _wait_until(self._readable, until)
             try:
-                got = os.readv(self._answers, [view])
+                count = os.readv(self._answers, [view])
             except BlockingIOError:
                 continue
             except OSError:
                 raise _NobodyReads from None
-            if not got:
+            if not count:
                 raise _NobodyReads
-            return got
+            return count
 
     def remember_host(self, about: Header) -> None:
-        """Remember what the host said of itself: its process, to end it should its supervisor have
-        been ended, and whether it shares memory.
+        """Notes the process id of the host, and whether it shares memory. The id serves to end the
+        host if its supervisor has been ended.
         """
         pid = about.get("pid")
         self._pid = pid if isinstance(pid, int) else 0
@@ -252,13 +252,13 @@ class HostProcess:
         return {"printed": self._end_of_stderr(LAST_PRINTED)}
 
     def _end_of_stderr(self, most: int = 600) -> str:
-        """The end of what came on the other side's stderr."""
+        """Reads the end of what came on the other side's stderr."""
         size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
         return os.pread(self._stderr.fileno(), most,
                         max(0, size - most)).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """Ends the process: whoever is at the other end notices that the pipe is closed."""
+        """Closes the pipes, at which the far end stops, and ends the process if it does not."""
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 if stream is not None:
@@ -272,7 +272,7 @@ class HostProcess:
 
 
 def _without_host_frames(trace: str) -> str:
-    """Where the threads of the subject stood, without the frames that are the host's."""
+    """Removes the host's own frames from the stacks of its threads."""
     return "\n".join(line for line in trace.splitlines() if not _HOST_FRAME.search(line)).strip()
 
 
@@ -283,13 +283,13 @@ def _poll_descriptor(descriptor: int, event: int) -> select.poll:
 
 
 def _wait_until(poll: select.poll, until: float) -> None:
-    """What is there already is taken though it is late."""
+    """Waits for data. Data that is already there is taken even after the deadline."""
     if not poll.poll(1000 * max(0.0, until - time.monotonic())):
         raise _DeadlinePassed
 
 
 def _death_reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:
-    """Why there was no answer, in words for a report."""
+    """Says in words for a report why there was no answer."""
     if verdict is Verdict.TIMED_OUT:
         return f"the implementation had not returned after {surroundings.deadline:g} s"
     why, status = str(words.get("why") or ""), words.get("status")
@@ -308,9 +308,6 @@ def _describe_status(status: object) -> str:
     return f" (exit code {status})"
 
 
-# The clients of hosts
-
-
 MAX_HOSTS = 4
 """How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is
 started again when it is asked again.
@@ -320,7 +317,7 @@ _clients: OrderedDict[Hashable, Client] = OrderedDict()
 
 
 def client_of(key: Hashable, make: Callable[[], Client]) -> Client:
-    """The client that was made for this key, or a new one."""
+    """Returns the client of this key, and makes it if there is none."""
     if key not in _clients:
         _clients[key] = make()
     _clients.move_to_end(key)
@@ -351,7 +348,7 @@ GREETING_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LoadedFunction:
-    """A function in the host, and a backward pass beside it, as the host describes them."""
+    """A function in the host, and its backward pass, as the host describes them."""
 
     number: int
     description: Mapping[str, Any]
@@ -360,16 +357,16 @@ class LoadedFunction:
 
 
 class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
-    """The host says why a target cannot be had."""
+    """The host could not load a target. details: the host's reason."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        super().__init__(str(told.get("kind", "")))
-        self.details = told
+    def __init__(self, details: Mapping[str, Any]) -> None:
+        super().__init__(str(details.get("kind", "")))
+        self.details = details
 
 
 class Client:
-    """One host, started when it is first needed. about: what it said of itself.  life: the number
-    of the process that answers, another one after each death.
+    """Represents one host, started when it is first needed. about: what the host said of itself.
+    life: the number of the process that answers; each death increases it.
     """
 
     def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (),
@@ -394,30 +391,30 @@ class Client:
         self._is_at_work = False
 
     def begin_item(self) -> None:
-        """From now on calls have the whole deadline again."""
+        """Gives the calls that follow the whole deadline again."""
         self._spent_seconds = 0.0
 
     def load(self, header: Mapping[str, Any]) -> LoadedFunction:
-        """Load a function. Raises NotLoadedThere, TargetError, HostDied at its import."""
+        """Loads a function. Raises NotLoadedThere, TargetError, HostDied at its import."""
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
-        told = self._load(number)
-        return LoadedFunction(number, told["described"], told.get("versions") or {},
-                              told.get("backward"))
+        answer = self._load(number)
+        return LoadedFunction(number, answer["described"], answer.get("versions") or {},
+                              answer.get("backward"))
 
     def _load(self, number: int) -> Header:
-        told, _ = self._exchange(self._loads[number], (), is_call=False)
-        if "not_loaded" in told:
-            raise NotLoadedThere(told["not_loaded"])
-        if not {"handle", "described"} <= set(told):
+        answer, _ = self._exchange(self._loads[number], (), is_call=False)
+        if "not_loaded" in answer:
+            raise NotLoadedThere(answer["not_loaded"])
+        if not {"handle", "described"} <= set(answer):
             raise TargetError(
                 "the host's answer to 'load' must have the fields 'handle' and 'described' "
                 "(docs/protocol.md).")
-        self._handles[number] = told["handle"]
-        return told
+        self._handles[number] = answer["handle"]
+        return answer
 
     def lift(self, name: str) -> Header:
-        """What the framework does there, on these surroundings' device. Raises HostDied."""
+        """Says what the framework does there, on these surroundings' device. Raises HostDied."""
         self._lift = {"do": "lift", "lift": name, "device": self.surroundings.device}
         if name not in self._lift_answers:
             self._lift_answers[name] = self._exchange(self._lift, (), is_call=False)[0]
@@ -426,10 +423,10 @@ class Client:
     def request(self, header: Header, arrays: Sequence[Entries] = (), *,
                 most: int = MAX_PLAIN_BYTES,
                 kind: Hashable = None) -> tuple[Header, list[Entries]]:
-        """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must
-        not kill too often.
+        """Sends a request and returns the answer.
 
-        Raises HostDied, at once where this kind of call has ended hosts before.
+        most: bytes that the arrays of the answer, any shape, may take.  kind: the kind of call,
+        which is not tried again once it has ended hosts too often. Raises HostDied, then at once.
         """
         if kind and self._deaths[kind] >= MAX_DEATHS:
             raise HostDied(self._last[kind])
@@ -453,20 +450,22 @@ class Client:
             raise
 
     def give_up(self, kind: Hashable, death: ProcessDeath) -> None:
-        """End a host whose answer is none: what it writes from now on cannot be told apart."""
+        """Ends a host whose answer is invalid: no later answer of it could be trusted."""
         self._deaths[kind] += 1
         self._last[kind] = death
         self.close()
 
     def recall(self, call: int, life: int, most: int) -> list[Entries]:
-        """What an earlier result's memory holds now, any shape; nothing of a dead host."""
+        """Reads the memory of an earlier result, any shape; nothing of a dead host."""
         if self._process is None or life != self.life:
             return []
         return self.request({"do": "recall", "call": call}, most=most + MAX_PLAIN_BYTES)[1]
 
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = MAX_PLAIN_BYTES,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
-        """is_call: whether its time is the item's; an import has a deadline to itself."""
+        """Sends a request and waits for the answer. is_call: whether its time counts for the item;
+        an import has a deadline of its own.
+        """
         assert not self._is_at_work, "an answer is still awaited"
         if self._process is None:
             self._start()
@@ -478,25 +477,26 @@ class Client:
         try:
             self._process.ask(header, arrays, until=until)
             if (piece := next(self.work, None)) is not None:
-                asked, self._is_at_work = time.monotonic(), True
+                piece_began, self._is_at_work = time.monotonic(), True
                 with contextlib.suppress(Exception):  # whoever needs it works it out then
                     piece()
-                own_seconds, self._is_at_work = time.monotonic() - asked, False
-            told, found = self._process.answer(until=until + own_seconds,
-                                               most=most + MAX_PLAIN_BYTES)
+                own_seconds, self._is_at_work = time.monotonic() - piece_began, False
+            answer, answer_arrays = self._process.answer(until=until + own_seconds,
+                                                         most=most + MAX_PLAIN_BYTES)
         except HostDied:
             self._process = None
             raise
         finally:
             self._spent_seconds += (time.monotonic() - began - own_seconds) * is_call
-        if handed := str(self.about.get("handed") or ""):  # places are told as they are here
-            told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
-        if "error" in told:
-            raise TargetError(f"the host answers: {told['error']}")
-        return told, found
+        # files were sent to a folder there; their paths are as they are here
+        if folder := str(self.about.get("handed") or ""):
+            answer = json.loads(json.dumps(answer).replace(f"{folder}/", ""))
+        if "error" in answer:
+            raise TargetError(f"the host answers: {answer['error']}")
+        return answer, answer_arrays
 
     def begin(self) -> None:
-        """Start the host, and do not wait for it. Whoever asks it first hears what is wrong."""
+        """Starts the host without waiting for it. The first request raises what is wrong."""
         if self._process is None and self._starting_process is None and self.surroundings.is_quick:
             with contextlib.suppress(TargetError, HostDied):
                 self._starting_process = self._open_process()
@@ -521,8 +521,8 @@ class Client:
         self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
-        """Seconds that processors have worked in the host, 0 once it has ended; by the clock where
-        that cannot be seen. Only a difference means something.
+        """Returns the processor seconds of the host, 0 once it has ended. Where they cannot be
+        seen, it returns the time of a clock. Only a difference means something.
         """
         pid = self.about.get("pid")
         if not self.surroundings.is_here or not isinstance(pid, int):
@@ -532,7 +532,7 @@ class Client:
         return 0.0
 
     def close(self) -> None:
-        """Ends the host; it is started anew if it is asked again."""
+        """Ends the host; another request starts it anew."""
         for process in (self._process, self._starting_process):
             if process is not None:
                 process.close()
@@ -540,24 +540,23 @@ class Client:
 
 
 def _explain_no_start(death: ProcessDeath, surroundings: Surroundings) -> str:
-    """Why a host cannot begin, and what to do."""
+    """Says why a host cannot begin, and what to do."""
     command = " ".join(surroundings.command) or sys.executable
     if "No module named 'numpy'" in death.printed:
         return f"the environment of {command!r} has no NumPy, which the process needs: install it there."
     lines = death.printed.strip().splitlines()
-    told = death.reason if death.reason.startswith(NO_ANSWER) or not lines else lines[-1]
-    return f"{command!r} starts no process that answers: {told}"
+    reason = death.reason
+    if lines and not reason.startswith(NO_ANSWER):
+        reason = lines[-1]
+    return f"{command!r} starts no process that answers: {reason}"
 
 
 def import_folders() -> list[str]:
-    """The folders from which this process imports, and a host of its interpreter may."""
+    """Lists the folders from which this process, and so a host of it, imports."""
     return [str(Path(entry or ".").absolute()) for entry in sys.path]
 
 
 __all__ = ["Client", "HostDied", "LoadedFunction", "NotLoadedThere", "Verdict", "import_folders"]
-
-
-# What processors have worked for another process
 
 
 _USER, _SYSTEM = 11, 12
@@ -567,8 +566,8 @@ _HAS_PROC = Path("/proc/self/stat").is_file()
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that processors have worked in all threads of a process, 0 of one that has ended; by
-    the clock where the system does not tell.
+    """Returns the processor seconds of all threads of a process, 0 once it has ended. Where the
+    system does not say them, it returns the time of a clock.
     """
     if not _HAS_PROC:
         return time.monotonic()

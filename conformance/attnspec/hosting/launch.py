@@ -1,7 +1,6 @@
-"""What a host is started with: its command, its environment, its program as one text, and the
-memory that is shared.
+"""Makes the command, environment, program text and shared memory with which a host starts.
 
-The program is sent, so that nothing of attnspec has to be where it runs.
+The program is sent as text, so that attnspec need not be installed where it runs.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from typing import Any
 
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD, HostLanguage, Surroundings
-from attnspec.host.frames import (
-    ROOM_BYTES,
-)
+from attnspec.host.frames import ROOM_BYTES
 
 _HOST_FOLDER = Path(__file__).parents[1] / "host"
 _SEPARATE_FILES = ("main.py", "supervisor.py")
@@ -34,7 +31,7 @@ _LINE_BY_LINE = ("-ISqi",)
 _CLIENT_COMMANDS = ("docker", "podman", "nerdctl", "kubectl", "ssh", "wsl")
 """Commands whose processes are children of somebody else, on this machine or on another."""
 
-_TELLING_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
+_REVEALING_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
 """How variables begin that would tell a subject that it is judged."""
 
 POISON_BYTE = "1"
@@ -46,21 +43,24 @@ KEPT_HEAP: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(2**25),
 
 
 def first_line(count: int) -> bytes:
-    """Tells an interpreter to say that it is there, and to run so many bytes, none more."""
+    """Makes the line by which an interpreter announces itself and runs exactly so many bytes."""
     exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
     return (f"import io,os,sys;_=os.write(1,{READY_MARK!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
             "'program','exec'))\n").encode()
 
 
 def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
-    """The program: supervisor, host, settings. shared: a memory's descriptor; -1 for none."""
-    settings: dict[str, Any] = {"without": _TELLING_PREFIXES, "memory": surroundings.memory,
+    """Makes the program of supervisor, host and settings. shared: the descriptor of shared memory;
+    -1 for none.
+    """
+    settings: dict[str, Any] = {"without": _REVEALING_PREFIXES, "memory": surroundings.memory,
                                 "shared": shared}
+    files: Mapping[str, str] = {}
     if surroundings.speaks is HostLanguage.PYTHON:
-        files, folder = _host_files(), str(Path.cwd()) if surroundings.is_here else ""
+        files = _host_files()
+        folder = str(Path.cwd()) if surroundings.is_here else ""
         settings.update(environment=_host_environment(surroundings), folder=folder)
     else:
-        files = {}
         settings.update(environment=dict(surroundings.environment), command=surroundings.command)
     supervisor = (_HOST_FOLDER / "supervisor.py").read_text(encoding="utf-8")
     calls = f"\nmain(json.loads({json.dumps(json.dumps(files))}), json.loads({json.dumps(json.dumps(settings))}))"
@@ -72,7 +72,7 @@ def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
 
 @cache
 def _host_files() -> Mapping[str, str]:
-    """By the name that each file has there, its text."""
+    """Reads the text of each file of the host, by the name that it has there."""
     inside = {
         f"_serve/{path.relative_to(_HOST_FOLDER).as_posix()}": path.read_text(encoding="utf-8")
         for path in sorted(_HOST_FOLDER.rglob("*.py")) if path.name not in _SEPARATE_FILES}
@@ -80,37 +80,40 @@ def _host_files() -> Mapping[str, str]:
 
 
 def _host_environment(surroundings: Surroundings) -> dict[str, str]:
-    given = surroundings.environment
+    variables = surroundings.environment
     own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON_BYTE,
-           **KEPT_HEAP, **ONE_THREAD, **SHARED_DEVICE, **given}
+           **KEPT_HEAP, **ONE_THREAD, **SHARED_DEVICE, **variables}
     before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
     # of flags, the user's, the subject's and ours stand side by side, each once
-    flags = " ".join((before, given.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()
+    flags = " ".join((before, variables.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()
     return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
 
 
 def process_environment(surroundings: Surroundings) -> dict[str, str] | None:
-    """The environment of a program that speaks the protocol; None for Python, which inherits."""
+    """Makes the variables of a program that speaks the protocol; None for Python. Python inherits
+    this process's variables, and its supervisor changes them.
+    """
     if surroundings.speaks is HostLanguage.PYTHON:
         return None
     inherited = {name: value for name, value in os.environ.items()
-                 if not name.startswith(_TELLING_PREFIXES)}
+                 if not name.startswith(_REVEALING_PREFIXES)}
     return {**inherited, **surroundings.environment}
 
 
 def is_handed_a_program(surroundings: Surroundings) -> bool:
-    """Whether what is started is an interpreter that waits for its program: the supervisor, and
-    the host if that is Python. A program that speaks the protocol needs no supervisor unless its
-    memory is limited.
+    """Whether the process that is started is an interpreter that reads the supervisor first.
+
+    That holds for Python, and for any program whose memory is limited. Other programs that speak
+    the protocol run without a supervisor.
     """
     return surroundings.speaks is HostLanguage.PYTHON or surroundings.memory > 0
 
 
 def start_command(surroundings: Surroundings) -> tuple[str, ...]:
-    """The command line that starts a host; of an interpreter with flags that isolate it and let it
-    take its program line by line.
+    """Makes the command line that starts a host.
 
-    Raises TargetError for a limit on memory that nobody here can watch.
+    An interpreter gets flags that isolate it and let it read its program line by line. Raises
+    TargetError for a memory limit that nobody here can enforce.
     """
     if not is_handed_a_program(surroundings):
         return surroundings.command
@@ -124,7 +127,7 @@ def start_command(surroundings: Surroundings) -> tuple[str, ...]:
 
 
 def shared_memory(surroundings: Surroundings) -> int:
-    """A descriptor of memory of fixed size; -1 where no memory can be shared."""
+    """Opens a descriptor of memory of fixed size; -1 where no memory can be shared."""
     # only Linux has memory of a fixed size
     if not surroundings.is_quick or not hasattr(os, "memfd_create"):
         return -1

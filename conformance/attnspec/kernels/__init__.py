@@ -1,1 +1,1 @@
-"""Kernels as benchmarks of kernel generators hand them in, and classes that judge them there."""
+"""Takes kernels as benchmarks of kernel generators hand them in, and judges them there."""

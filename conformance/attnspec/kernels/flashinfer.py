@@ -1,5 +1,4 @@
-"""An evaluator for FlashInfer-Bench that puts attention kernels to the clauses of attnspec before
-its own comparison.
+"""Puts attention kernels of FlashInfer-Bench to the clauses of attnspec before its own comparison.
 
 https://github.com/flashinfer-ai/flashinfer-bench, flashinfer_bench/bench/evaluators/evaluator.py
 https://bench.flashinfer.ai/docs/op-types/gqa-ragged and /gqa-paged
@@ -24,7 +23,7 @@ RAGGED_INPUTS = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
 PREFILL_INPUTS = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")
 DECODE_INPUTS = ("q", "k_cache", "v_cache", "kv_indptr", "kv_indices", "sm_scale")
 LAST_PAGE = "kv_last_page_len"
-"""An input of definitions whose pages have several slots: the keys in each entry's last page."""
+"""An input of definitions with several slots a page: the keys in each entry's last page."""
 
 _CONSTANT_AXES = ("num_qo_heads", "num_kv_heads", "head_dim")
 _OUTPUT_NAMES = ("output", "lse")
@@ -32,13 +31,12 @@ _OUTPUT_NAMES = ("output", "lse")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """inputs: their names in the order of the call.  outputs: `output`, and `lse` where it has
-    one.
+    """A definition of an attention kernel.
 
-    heads, kv_heads, head_dim, page: what is constant; a ragged definition has no pages, and `page`
-    is 0.
-    dtype: of queries, keys, values and output.  is_causal: whether a query sees no later key; the
-    last ones of both are at one place.
+    inputs: their names in the order of the call.  outputs: `output`, and `lse` where it has one.
+    heads, kv_heads, head_dim, page: its constants; `page` is 0 in a ragged definition.  dtype: of
+    queries, keys, values and output.  is_causal: whether a query sees no later key, with the last
+    of both at one place.
     """
 
     name: str
@@ -53,12 +51,12 @@ class Definition:
 
     @property
     def is_decode(self) -> bool:
-        """Whether every entry has one query."""
+        """Says whether every entry has one query."""
         return "qo_indptr" not in self.inputs
 
 
 def is_attention(told: Mapping[str, Any]) -> bool:
-    """Whether a definition, in JSON, has the inputs of `gqa_ragged` or `gqa_paged`."""
+    """Says whether a definition, in JSON, has the inputs of `gqa_ragged` or `gqa_paged`."""
     return _plain_inputs(told) in (RAGGED_INPUTS, PREFILL_INPUTS, DECODE_INPUTS)
 
 
@@ -74,8 +72,8 @@ def read_definition(told: Mapping[str, Any]) -> Definition:
     constants = {axis: int(each["value"]) for axis, each in told["axes"].items()
                  if "value" in each}
     if missing := [axis for axis in _CONSTANT_AXES if axis not in constants]:
-        raise UsageError(
-            f"the definition {name!r} leaves {', '.join(missing)} open, which have to be constant.")
+        raise UsageError(f"the definition {name!r} leaves {', '.join(missing)} open, which have "
+                         "to be constant.")
     inputs, outputs = tuple(told["inputs"]), tuple(each for each in _OUTPUT_NAMES
                                                    if each in told["outputs"])
     heads, kv_heads, head_dim = (constants[axis] for axis in _CONSTANT_AXES)
@@ -95,11 +93,10 @@ Theirs = Any
 
 
 def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
-    """A class that implements FlashInfer-Bench's `Evaluator` for gqa_ragged and gqa_paged.
-
+    """Makes a class that implements FlashInfer-Bench's `Evaluator` for gqa_ragged and gqa_paged.
     Where a clause fails, the evaluation is INCORRECT_NUMERICAL, or RUNTIME_ERROR where the kernel
     raised, with clause, case and line to replay in its log. Where all hold, FlashInfer-Bench's own
-    evaluator decides, which also takes the time. Raises ImportError where FlashInfer-Bench is not
+    evaluator decides, and takes the time. Raises ImportError where FlashInfer-Bench is not
     installed.
     """
     from flashinfer_bench.bench.evaluators.default import DefaultEvaluator  # noqa: PLC0415  (an optional package)
@@ -145,18 +142,19 @@ def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Eff
 
 
 def _definition_as_json(definition: Theirs) -> dict[str, Any]:
-    """The definition as its JSON has it."""
     told: dict[str, Any] = definition.model_dump(mode="json")
     return told
 
 
 def _worst_errors(found: KernelJudgement) -> dict[str, float]:
-    """The worst error that the failing clause saw, as FlashInfer-Bench counts it."""
-    measured = found.failure.evidence.measured if found.failure and found.failure.evidence else None
-    gap = abs(measured.gap) if measured else math.inf
-    expected = abs(measured.expected) if measured and measured.expected else 0.0
-    return {"max_absolute_error": gap,
-            "max_relative_error": gap / expected if expected else math.inf}
+    """Returns the worst error that the failing clause saw, as FlashInfer-Bench counts it."""
+    evidence = found.failure.evidence if found.failure else None
+    errors = {"max_absolute_error": math.inf, "max_relative_error": math.inf}
+    if evidence and (measured := evidence.measured):
+        errors["max_absolute_error"] = abs(measured.gap)
+        if measured.expected:
+            errors["max_relative_error"] = abs(measured.gap) / abs(measured.expected)
+    return errors
 
 
 # One function, judged in this process until it fails
@@ -164,10 +162,8 @@ def _worst_errors(found: KernelJudgement) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class KernelJudgement:
-    """What the clauses say of a kernel.
-
-    held_count: how many `must` clauses hold.  failure: the first that does not.  told_text: in
-    words.
+    """What the clauses say of a kernel.  held_count: how many `must` clauses hold.  failure: the
+    first that does not.  told_text: that in words.
     """
 
     held_count: int
@@ -177,10 +173,9 @@ class KernelJudgement:
 
 def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUICK,
                  seed: int = 0) -> KernelJudgement:
-    """Judge the function by every `must` clause that applies, up to the first that it violates.
-
-    The function is called in this process, which it takes along if it crashes. Raises
-    AttnspecError where it cannot be judged, since it declares what makes no sense.
+    """Judges a function by every `must` clause that applies, up to the first that it violates. It
+    is called in this process, which it takes along if it crashes. Raises AttnspecError where its
+    declarations make no sense.
     """
     target = target_of(function)
     plan = Plan((target,), effort=effort, seed=seed, in_process=(target,))
@@ -210,24 +205,26 @@ Kernel = Callable[..., Any]
 REFERENCE_CONVENTIONS = {"causal_alignment": "bottom_right", "hidden_row": "zeros",
                          "grouped_heads": "repeat", "lse_base": "two",
                          "lse_of_hidden_row": "minus_infinity"}
-"""As the references of the definitions have it."""
+"""The conventions of the definitions' references."""
 
 
 def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passing: bool,
                  device: str = "cpu") -> Kernel:
-    """The kernel in the form that attnspec knows, with what is constant in it declared.
-
-    is_destination_passing: whether outputs are handed over, to be filled.  device: where the
-    kernel wants its arrays.
+    """Returns the kernel in the form that attnspec knows, with its constants declared.
+    is_destination_passing: whether outputs are handed over, to be filled.  device: where its
+    arrays must be.
     """
     def call_kernel(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
-        """Output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
-        inputs = [_place_on_device(given[name], device) for name in definition.inputs]
+        """Returns output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
+        values = [given[name] for name in definition.inputs]
+        inputs = [value.to(device) if hasattr(value, "to") else value for value in values]
         if is_destination_passing:
             outputs = _allocate_outputs(definition, given["q"], rows, device)
             kernel(*inputs, *outputs)
         else:
-            outputs = _as_tuple(kernel(*inputs))
+            outputs = kernel(*inputs)
+            if not isinstance(outputs, tuple | list):
+                outputs = (outputs,)
         output, lse = (*outputs, None)[:2]
         return output.cpu(), None if lse is None else lse.cpu()
 
@@ -239,9 +236,10 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
 
 
 def _make_ragged_kernel(call_kernel: Callable[..., tuple[Array, Array]]) -> Kernel:
-    """Of queries (N,H,D) and keys (N,Hkv,D), one sequence behind the other."""
-    def attend(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = True,
-               scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
+    """Makes a function of packed queries (N,H,D) and keys (N,Hkv,D)."""
+    def attend(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array,
+               causal: bool = True, scale: float | None = None,
+               return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
         """Query (Nq,H,D), key, value (Nk,Hkv,D), borders (B+1,) -> (Nq,H,D), with lse (Nq,H)."""
         del causal  # as the definition says
         output, lse = call_kernel({"q": query, "k": key, "v": value, "qo_indptr": cu_query,
@@ -256,9 +254,10 @@ def _make_ragged_kernel(call_kernel: Callable[..., tuple[Array, Array]]) -> Kern
 
 def _make_paged_kernel(definition: Definition,
                        call_kernel: Callable[..., tuple[Array, Array]]) -> Kernel:
-    """Of queries (B,H,T,D), with keys and values in pages."""
-    def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array, causal: bool = True,
-               scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
+    """Makes a function of queries (B,H,T,D), with keys and values in pages."""
+    def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array,
+               causal: bool = True, scale: float | None = None,
+               return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
         """Query (B,H,T,D), pools (pages,page,Hkv,D), table (B,N) -> (B,H,T,D), (B,H,T)."""
         del causal  # as the definition says
         B, H, T, D = query.shape
@@ -280,7 +279,7 @@ def _make_paged_kernel(definition: Definition,
 
 def _page_indices(block_table: Array, key_lengths: Array, slots: int,
                   parts: int) -> dict[str, Array]:
-    """FlashInfer's arrays of a table (B,N), of so many pages each, and of lengths (B,)."""
+    """Returns FlashInfer's arrays for a table (B,N) of `parts` pages each, and lengths (B,)."""
     used, last = [], []
     for row, length in zip(block_table.tolist(), key_lengths.tolist(), strict=True):
         used.append([row[page // parts] * parts + page % parts
@@ -292,32 +291,18 @@ def _page_indices(block_table: Array, key_lengths: Array, slots: int,
 
 
 def _cumulative_counts(like: Array, counts: Sequence[int]) -> Array:
-    """(B+1,) of these counts, of the dtype of another tensor."""
+    """Returns the cumulative counts (B+1,), in the dtype of another tensor."""
     return like.new_tensor([sum(counts[:end]) for end in range(len(counts) + 1)])
 
 
 def _scale_or_default(query: Array, scale: float | None) -> float:
-    """As it is given, or that of the last axis of (N,H,D)."""
+    """Returns the scale, by default that of the last axis of (N,H,D)."""
     return query.shape[-1] ** -0.5 if scale is None else scale
-
-
-def _place_on_device(value: Array, device: str) -> Array:
-    """A tensor of any shape, where the kernel wants it; a number stays as it is."""
-    if hasattr(value, "to"):
-        return value.to(device)
-    return value
-
-
-def _as_tuple(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
-    """One array or several, of any shape, in a tuple."""
-    if isinstance(returned, tuple | list):
-        return tuple(returned)
-    return (returned,)
 
 
 def _allocate_outputs(definition: Definition, query: Array, rows: int,
                       device: str) -> tuple[Array, ...]:
-    """Output (N,H,D) and log-sum-exp (N,H), filled with NaN: unwritten entries show."""
+    """Allocates output (N,H,D) and log-sum-exp (N,H) full of NaN: unwritten entries show."""
     import torch  # noqa: PLC0415  (weight: who looks the definitions up needs none)
 
     shape = (rows, definition.heads, definition.head_dim)
@@ -327,14 +312,16 @@ def _allocate_outputs(definition: Definition, query: Array, rows: int,
 
 
 def _declare_kernel(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN401  (a function is given attributes)
-    """With what attnspec is to know of it: see docs/writing-an-adapter.md."""
+    """Sets the attributes that declare the kernel: see docs/writing-an-adapter.md."""
     group = definition.heads // definition.kv_heads
     attend.lift, attend.dtypes, attend.grouped = "torch", [definition.dtype], True
     attend.causal_only, attend.ties_value_width = definition.is_causal, True
     attend.conventions = dict(REFERENCE_CONVENTIONS)
-    attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}",
-                      *(["T != 1"] if definition.is_decode else [] if definition.is_causal
-                        else ["causal"])]
+    attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}"]
+    if definition.is_decode:
+        attend.refuses.append("T != 1")
+    elif not definition.is_causal:
+        attend.refuses.append("causal")
     if definition.page:
         attend.page_multiple = definition.page
     return attend  # type: ignore[no-any-return]  # the function that came

@@ -1,1 +1,1 @@
-"""How right is told from wrong: the truth, and how far honest rounding may stray from it. See docs/numerics.md."""
+"""Says what a right answer is, and how far honest rounding may stray from it. See docs/numerics.md."""

@@ -1,17 +1,16 @@
-"""Attention whose weights are dropped: the output by definition, where it is known which ones, and
-how far from it rounding may take an honest one. With the factors F, 0 or 1/(1 - rate):
+"""Computes attention whose weights are dropped, and how far rounding may take an honest one from
+it.
 
-    O = (F ∘ P) V
-
-The derivation is in docs/dropout.md: the output is a mean under the same weights, of F_ij v_j in
-the place of v_j.
+Where it is known which weights are dropped, the output is, with factors F of 0 or 1/(1 - rate): O
+= (F ∘ P) V. The derivation is in docs/dropout.md: the output is a mean under the same weights, of
+F_ij v_j in the place of v_j.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -39,32 +38,27 @@ from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.problems.problem import Array, Problem
 
 RESCALING_ROUNDINGS = 3
-"""Of 1 - rate, of its reciprocal, and of the product."""
+"""Roundings of 1 - rate, of its reciprocal, and of the product."""
 
 ENTRIES_AT_ONCE = 2**20
-"""Entries of F_ij v_j that are formed at once."""
+"""Upper limit of the entries of F_ij v_j that are formed at once."""
 
 
 def rescaling_error(precision: Precision) -> float:
-    """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are
-    kept.
-    """
+    """The relative error of multiplying a weight by 1/(1 - rate), in the weights' format."""
     # the factor may be multiplied in before or after a weight is stored
     roundoff = max(DTYPES[precision.weights].roundoff, DTYPES[precision.softmax].roundoff)
     return float(np.expm1(RESCALING_ROUNDINGS * np.log1p(roundoff)))
 
 
-def dropout_factors(kept: Array, rate: float) -> Array:
-    """(B,H,T,S): what each weight is multiplied by, given which ones are kept (bool); at rate 1
-    zeros.
-    """
-    return np.where(kept, 1 / (1 - rate) if rate < 1 else 0.0, 0.0)
+def dropout_factors(is_kept: Array, rate: float) -> Array:
+    """(B,H,T,S): the weights' factors, from which of them are kept (bool); at rate 1 zeros."""
+    factor = 1 / (1 - rate) if rate < 1 else 0.0
+    return np.where(is_kept, factor, 0.0)
 
 
 def multiply_weights(truth: Truth, operands: Operands, factor: Array) -> Truth:
-    """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the
-    values.
-    """
+    """The truth of a block, with weights multiplied by a factor (B,H,T,S)."""
     output = (multiply_wide(truth.weights * factor, operands.value)
               / divisor(truth.total)[..., None])
     return replace(truth, output=output)
@@ -73,8 +67,7 @@ def multiply_weights(truth: Truth, operands: Operands, factor: Array) -> Truth:
 def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *,
                         conventions: Mapping[str, str],
                         scale_width: int | None = None) -> Expectation:
-    """The output (B,H,T,Dv) of a problem whose weights are multiplied by a factor (B,H,T,S), and
-    its allowance.
+    """The output (B,H,T,Dv) and its allowance, with weights multiplied by a factor (B,H,T,S).
 
     The other arguments are those of `expect`.
     """
@@ -85,9 +78,7 @@ def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *
 def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *,
                        conventions: Mapping[str, str],
                        scale_width: int | None = None) -> Expectation:
-    """The same, whichever weights are dropped: the truth is that of none, and the allowance holds
-    for all.
-    """
+    """The same, whichever weights are dropped: the truth drops none."""
     sizes = problem.sizes
     factor = np.broadcast_to(1 / (1 - rate), (sizes.B, sizes.H, sizes.T, sizes.S))
     return _expect_blocks(problem, factor, precision, _bound_any_drop,
@@ -96,9 +87,7 @@ def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A block, its truth in float64, the factors (B,H,T,S), and the errors of the weights in one
-    class.
-    """
+    """A block, its truth in float64, the factors (B,H,T,S), and one class's weight errors."""
 
     operands: Operands
     truth: Truth
@@ -107,52 +96,52 @@ class _Part:
 
     @property
     def largest_factor(self) -> float:
-        """The largest factor, 1 at least."""
+        """The largest factor, at least 1."""
         return max(1.0, float(self.factor.max(initial=0.0)))
 
 
 _Around = Callable[[_Part], tuple[Array, Array]]
-"""The size of the output and its drift, both (B,H,T,Dv)."""
+"""Computes the size of the output and its drift, both (B,H,T,Dv)."""
 
 
-def _expect_blocks(problem: Problem, factor: Array, precision: Precision, around: _Around,
+def _expect_blocks(problem: Problem, factor: Array, precision: Precision, size_and_drift: _Around,
                    parts: Iterable[ProblemBlock]) -> Expectation:
-    """The output (B,H,T,Dv) block by block."""
+    """The output (B,H,T,Dv) and its allowance, block by block."""
     sizes = problem.sizes
-    classes = (precision,
-               *(() if is_wider(precision.dtype) else (assumed_precision(DType.FLOAT64),)))
+    classes = [precision]
+    if not is_wider(precision.dtype):
+        classes.append(assumed_precision(DType.FLOAT64))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around))
+        block_fields = ((each.place, _block_fields(each.operands, factor[each.place], classes, size_and_drift))
                  for each in parts)
-        every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, sizes.T), found))
-        return Expectation(**every)
+        all_fields: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, sizes.T), block_fields))
+        return Expectation(**all_fields)
 
 
 def _block_fields(
-        operands: Operands, factor: Array, classes: tuple[Precision, ...],
-        around: _Around) -> Mapping[str, Array]:
+        operands: Operands, factor: Array, classes: Sequence[Precision],
+        size_and_drift: _Around) -> Mapping[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…); factor (B,H,T,S)."""
     wide = multiply_weights(compute_truth(operands, wide_float(classes[0].dtype)), operands,
                             factor)
     truth = wide.narrow()
     parts = [_Part(operands, truth, factor, weight_error(operands, truth, roundings(each)))
              for each in classes]
-    slack = functools.reduce(np.add, (_dropped_allowance(part, each, around)
+    slack = functools.reduce(np.add, (_dropped_allowance(part, each, size_and_drift)
                                       for part, each in zip(parts, classes, strict=True)))
     r = roundings(classes[0])
-    claimed = in_domain(operands, truth, r, parts[0].errors)
-    claimed = claimed & _grown_values_fit(parts[0], r) & np.isfinite(slack).all(axis=-1)
+    is_claimed = in_domain(operands, truth, r, parts[0].errors)
+    is_claimed = is_claimed & _grown_values_fit(parts[0], r) & np.isfinite(slack).all(axis=-1)
     if r.stored_formats:  # what storing entries as others does beside dropout is not derived
-        claimed = np.zeros_like(claimed)
+        is_claimed = np.zeros_like(is_claimed)
     return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack,
-            "empty": operands.counts == 0,
-            "claimed": claimed, "output_claimed": claimed}
+            "empty": operands.counts == 0, "claimed": is_claimed, "output_claimed": is_claimed}
 
 
-def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Array:
-    """(B,H,T,Dv): D, as without dropout, of the values F_ij v_j; and the roundings of F itself."""
+def _dropped_allowance(part: _Part, precision: Precision, size_and_drift: _Around) -> Array:
+    """(B,H,T,Dv): D of the values F_ij v_j, as without dropout, with the roundings of F."""
     r, operands, errors = roundings(precision), part.operands, part.errors
-    size, drift = around(part)
+    size, drift = size_and_drift(part)
     reach = ((((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value)
              / errors.least[..., None])
     allowance = assemble_allowance(operands, size, errors, r, drift=drift, reach=reach)
@@ -163,8 +152,9 @@ def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Ar
 
 
 def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
-    """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and
-    the largest output.
+    """(B,H,T,Dv), whichever weights are dropped.
+
+    |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest output.
     """
     sizes, total = part.operands.sizes.value, divisor(part.truth.total)[..., None]
     # whichever weights are kept, the output is no larger than if all grew
@@ -174,21 +164,19 @@ def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
 
 
 def _bound_known_drop(part: _Part) -> tuple[Array, Array]:
-    """(B,H,T,Dv), of those that are known: the sum of excess·|F_ij v_j - o| over least, some
-    columns at a time, as memory likes.
-    """
+    """(B,H,T,Dv), for known factors: the sum of excess·|F_ij v_j - o| over least."""
     output, value = part.truth.output, part.operands.value
     drift, step = np.empty_like(output), max(1, ENTRIES_AT_ONCE // max(1, part.factor.size))
     for start in range(0, value.shape[-1], step):
         some = slice(start, start + step)
-        apart = np.abs(part.factor[..., None] * value[:, :, None, :, some]
+        distance = np.abs(part.factor[..., None] * value[:, :, None, :, some]
                        - output[:, :, :, None, some])
-        drift[..., some] = (part.errors.excess[..., None, :] @ apart)[..., 0, :]
+        drift[..., some] = (part.errors.excess[..., None, :] @ distance)[..., 0, :]
     return np.abs(output), np.asarray(drift / part.errors.least[..., None])
 
 
 def _grown_values_fit(part: _Part, r: Roundings) -> Array:
-    """(B,H,1): whether no sum of values can overflow that have grown by the largest factor."""
+    """(B,H,1): whether no sum of values overflows, grown by the largest factor."""
     largest = (part.largest_factor
                * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None])
     return np.asarray((largest <= r.largest_sum / 2) & (largest <= r.largest_output / 2))
@@ -196,8 +184,7 @@ def _grown_values_fit(part: _Part, r: Roundings) -> Array:
 
 @lru_cache(maxsize=1024)
 def count_limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
-    """The least and the greatest count of so many independent trials, each with this chance, that
-    raise no alarm.
+    """The least and the greatest count of independent trials that raise no alarm.
 
     The probability of a lower count is at most half of the rate, and that of a higher one, too:
     both tails are summed, not approximated.
@@ -218,6 +205,6 @@ def _count_log_probabilities(trials: int, chance: float) -> Array:
 
 
 def _least_count(logarithms: Array, tail: float) -> int:
-    """The least count up to which there is more than this probability."""
-    below = np.logaddexp.accumulate(logarithms)
-    return int(np.searchsorted(below, math.log(tail), side="right"))
+    """The least count up to which the probability is more than `tail`."""
+    cumulative = np.logaddexp.accumulate(logarithms)
+    return int(np.searchsorted(cumulative, math.log(tail), side="right"))

@@ -1,4 +1,4 @@
-"""What an honest subject answers to a problem, and how far from it rounding may take it."""
+"""Says what an honest subject answers, and how far from it rounding may take the answer."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
 def inner_problem(problem: LayerProblem) -> Problem:
-    """The attention inside: the projected and split query, key and value, in float64 (where they
-    are exact).
-    """
+    """The attention inside a layer, on projected inputs, in float64 (where they are exact)."""
     heads, kv_heads = problem.heads, problem.kv_heads
     query = _project_heads(problem, problem.query, "query", heads)
     key = _project_heads(problem, problem.key, "key", kv_heads)
@@ -65,14 +63,12 @@ def inner_problem(problem: LayerProblem) -> Problem:
 
 
 def _project_heads(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
-    """(B,T,M) or (B,S,M) -> (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv): projected, with bias, and
-    split into heads.
-    """
-    projected = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
+    """(B,T,M) or (B,S,M), projected and split into heads: (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv)."""
+    projection = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
     if f"b_{name}" in problem.params:
-        projected = projected + problem.params[f"b_{name}"].astype(np.float64)
-    B, length, width = projected.shape
-    return projected.reshape(B, length, heads, width // heads).swapaxes(1, 2)
+        projection = projection + problem.params[f"b_{name}"].astype(np.float64)
+    B, length, width = projection.shape
+    return projection.reshape(B, length, heads, width // heads).swapaxes(1, 2)
 
 
 def concat_heads(array: Array) -> Array:
@@ -83,8 +79,7 @@ def concat_heads(array: Array) -> Array:
 
 def project_output(problem: LayerProblem, r: Roundings, output: Array,
                    allowance: Array) -> tuple[Array, Array]:
-    """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both
-    (B,T,M).
+    """Output and allowance, both (B,T,M), after the output projection of (B,H,T,Dv).
 
     The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the
     bias is added.
@@ -96,9 +91,9 @@ def project_output(problem: LayerProblem, r: Roundings, output: Array,
     bias = problem.params["b_out"].astype(np.float64) if "b_out" in problem.params else np.zeros(1)
     size = np.abs(weight)
     product = heads @ weight.astype(heads.dtype)
-    summed = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
+    largest_sum = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
     # the errors of the heads pass through, and H·Dv products and a bias are added up
-    error = (slack @ size + (len(weight) + 1) * r.accumulate * summed
+    error = (slack @ size + (len(weight) + 1) * r.accumulate * largest_sum
              + 2 * len(weight) * r.lost_product)
     # a product may be stored before the bias is added, and the sum is stored again
     error += r.output * (np.abs(product).astype(np.float64) + error) + r.lost_output
@@ -121,22 +116,27 @@ ALL_PARTS = frozenset({"output", "weights", "logits"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expectation:
-    """The truth (float64; long double for a float64 subject), the allowance beside it (float64),
-    and where they count.
+    """The truth (float64; long double for a float64 subject), with its allowance (float64), and
+    where it counts.
 
-    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).  weights, weights_allowance:
-    (B,H,T,S); both exactly 0 where a key is hidden.  logits, logits_allowance: (B,H,T,S), logits
-    less the row's largest (hidden: -inf); the allowance is that of log(weight) less the top key's
-    log(weight), infinite where the weight may underflow.  row_sum_allowance: (B,H,T), how far an
-    honest row of weights may sum from 1.  visible: (B,H,T,S) bool, beside weights, logits and what
-    is typical, or asked for alone.  empty: (B,H,T) bool, rows without a visible key; their truth is
-    written as zeros.  claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the
-    bound. Elsewhere nothing may be judged.  output_claimed: the same for `output`: `claimed`
-    itself; of a layer (B,T), where all heads are. typical_spread, typical_sure (B,H,T,Dv),
-    typical_strain (B,H,T,1): what `typical_allowance` is made of.  lse, lse_allowance: (B,H,T),
-    where they are asked for, the natural logarithm; -inf on rows without a visible key.  gradients:
-    by name of the input, where they are asked for, alone. What was not asked for (`parts`; the row
-    sums come with the weights, the output with what is typical) has length 0 along every axis.
+    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).
+    weights, weights_allowance: (B,H,T,S); both exactly 0 where a key is hidden.
+    logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the
+    allowance is that of log(weight) less the top key's log(weight), infinite where the weight may
+    underflow.
+    row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
+    visible: (B,H,T,S) bool, with weights, logits and what is typical, or asked for alone.
+    empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
+    claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere
+    nothing may be judged.
+    output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
+    typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is
+    made of.
+    lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows
+    without a visible key.
+    gradients: by name of the input, where they are asked for, alone. What was not asked for
+    (`parts`; the row sums come with the weights, the output with what is typical) has length 0
+    along every axis.
     """
 
     output: Array
@@ -159,9 +159,10 @@ class Expectation:
     gradients: Mapping[str, Gradient] | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
-        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability,
-        where values are generic. Every entry counts, and every weight behind them, since its error
-        is taken to be small.
+        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability.
+
+        It holds where values are generic. Every entry counts, and every weight behind it, since
+        its error is taken to be small.
         """
         # each entry gets an equal share of the rate, and so does each weight behind it
         spread = hoeffding_multiple(self.output.size + self.visible.size, false_alarm)
@@ -178,29 +179,30 @@ def expect(
     see `Expectation`.
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or
-    undefined, the recommended answer is.  scale_width: the width whose 1/sqrt is the default scale
-    (None: D).  rows: the indices along T to judge; the T axes of the result are then as long as
-    `rows`.  parts: what to work out, for speed; `typical` must be asked for, and is for values
-    without structure only.  screens: look at every entry, but cheaply: the truth is in float64 for
-    a float64 subject too, and allowances may be larger than need be; they pay for the truth's own
-    error.
+    undefined, the recommended answer is.
+    scale_width: the width whose 1/sqrt is the default scale (None: D).
+    rows: the indices along T to judge; the T axes of the result are then as long as `rows`.
+    parts: what to compute, for speed; `typical` must be asked for, and is for values without
+    structure only.
+    screens: look at every entry, but cheaply: the truth is in float64 for a float64 subject too,
+    and allowances may be larger than need be; they pay for the truth's own error.
     """
     # codes stand for numbers: the definition knows those alone
-    subject, posed = roundings_of(problem, precision), read_entries(problem)
-    sizes = posed.sizes
+    subject, attended_problem = roundings_of(problem, precision), read_entries(problem)
+    sizes = attended_problem.sizes
     T = sizes.T if rows is None else len(rows)
-    every_block = functools.partial(cut_blocks, posed)
+    every_block = functools.partial(cut_blocks, attended_problem)
     if subject.stored_formats:
         formats = stored_arrays(problem, subject)
-        subject = add_rescaling(subject, posed, formats)
-        every_block = functools.partial(cut_stored_blocks, posed, subject)
+        subject = add_rescaling(subject, attended_problem, formats)
+        every_block = functools.partial(cut_stored_blocks, attended_problem, subject)
     work_out = functools.partial(_expect_cheaply if screens else _expect_sharply, problem.dtype,
                                  subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((block.place, work_out(block.operands))
+        block_fields = ((block.place, work_out(block.operands))
                  for block in every_block(conventions, scale_width, rows))
-        every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, T), found))
-        return Expectation(**every, is_screened=screens)
+        all_fields: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, T), block_fields))
+        return Expectation(**all_fields, is_screened=screens)
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
@@ -211,7 +213,7 @@ EMPTY_FIELDS["row_sum_allowance"] = _NO_ROWS
 
 
 def expect_gradients_alone(gradients: Mapping[str, Gradient]) -> Expectation:
-    """Gradients and nothing else."""
+    """An expectation of gradients and nothing else."""
     every: dict[str, Any] = dict(EMPTY_FIELDS)
     return Expectation(**every, gradients=gradients)
 
@@ -220,89 +222,85 @@ def expect_layer(
     problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str],
     parts: frozenset[str] = ALL_PARTS,
 ) -> Expectation:
-    """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is
-    1/sqrt(D).
-    """
+    """The same for a layer: output (B,T,M), and all else of the attention inside."""
     # the projections are exact by the choice of entries, so that attention inside is judged as any
     # other
-    inside = expect(inner_problem(problem), precision, conventions=conventions,
+    attention = expect(inner_problem(problem), precision, conventions=conventions,
                     parts=parts | {"output"})
     r = roundings(precision)
     with np.errstate(all="ignore"):
-        output, allowance = project_output(problem, r, inside.output, inside.output_allowance)
-        fits = projection_fits(problem, r, inside.output)
-    claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
-    return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
+        output, allowance = project_output(problem, r, attention.output,
+                                           attention.output_allowance)
+        fits = projection_fits(problem, r, attention.output)
+    is_claimed = attention.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
+    return replace(attention, output=output, output_allowance=allowance, output_claimed=is_claimed)
 
 
 def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str],
                     operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where
-    that says enough.
+    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, with the cheap bound if
+    it is good enough.
     """
     truth = compute_truth(operands, np.float64)
-    classes = [r,
-               *([roundings(assumed_precision(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
-    known = list[tuple[Array, Array]]()
+    classes = [r]
+    if dtype is DType.FLOAT64:
+        classes.append(roundings(assumed_precision(DType.FLOAT64)))
+    bounds = list[tuple[Array, Array]]()
     for each in classes:
         bound = screening_allowance(operands, truth, each) if parts == {"output"} else None
         if bound is None:
             return _expected_fields(operands, truth, classes, parts)
-        known.append(bound)
-    slack = _sum_allowances(allowance for allowance, _ in known)
-    claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
+        bounds.append(bound)
+    slack = _sum_allowances(allowance for allowance, _ in bounds)
+    is_claimed = bounds[0][1] & np.isfinite(slack).all(axis=-1)
     return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack,
-            "empty": operands.counts == 0,
-            "claimed": claimed, "output_claimed": claimed}
+            "empty": operands.counts == 0, "claimed": is_claimed, "output_claimed": is_claimed}
 
 
 def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str],
                     operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the
-    sharp bound.
-    """
-    # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
-    classes = [r,
-               *([] if is_wider(r.precision.dtype)
-                 else [roundings(assumed_precision(DType.FLOAT64))])]
+    """The fields of `Expectation` of a block (B,H,T,…): the widest truth, with the sharp bound."""
+    classes = [r]
+    # where long double is no wider (macOS, Windows), the truth rounds as a float64 subject does
+    if not is_wider(r.precision.dtype):
+        classes.append(roundings(assumed_precision(DType.FLOAT64)))
     return _expected_fields(operands, compute_truth(operands, wide_float(dtype)), classes, parts)
 
 
 def _expected_fields(
         operands: Operands, wide: Truth, classes: Sequence[Roundings],
         parts: frozenset[str]) -> dict[str, Array]:
-    """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's
-    if no finer.
-    """
+    """The same (B,H,T,…), from the truth and the classes of arithmetic that err."""
     truth = wide if wide.output.dtype == np.float64 else wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     # the domain is that of the subject's class
-    claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
-    found = dict(EMPTY_FIELDS)
+    is_claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
+    block_fields = dict(EMPTY_FIELDS)
     if parts & {"output", "typical"}:
         slack = _sum_allowances(output_allowance(operands, truth, r, errors)
                                 for r, errors in erring)
-        found |= {"output": wide.output, "output_allowance": slack}
-        claimed &= np.isfinite(slack).all(axis=-1)
-    every: tuple[Operands, Truth, Truth, Erring] = operands, wide, truth, erring
-    keys = without_sink(*every) if operands.has_sink else every
+        block_fields |= {"output": wide.output, "output_allowance": slack}
+        is_claimed &= np.isfinite(slack).all(axis=-1)
+    block_state: tuple[Operands, Truth, Truth, Erring] = operands, wide, truth, erring
+    state_of_keys = without_sink(*block_state) if operands.has_sink else block_state
     if "weights" in parts:
-        found |= _weights_fields(*keys)
+        block_fields |= _weights_fields(*state_of_keys)
     if "logits" in parts:
-        found |= _logits_fields(*keys)
+        block_fields |= _logits_fields(*state_of_keys)
     if "lse" in parts:
         slack = _sum_allowances(lse_allowance(operands, truth, r, errors) for r, errors in erring)
-        found |= {"lse": row_log_sum_exp(wide, operands), "lse_allowance": slack}
-        claimed &= np.isfinite(slack)
+        block_fields |= {"lse": row_log_sum_exp(wide, operands), "lse_allowance": slack}
+        is_claimed &= np.isfinite(slack)
     if "typical" in parts:
         chances = functools.reduce(Typical.__add__,
                                    (typical_error(operands, truth, r, errors)
                                     for r, errors in erring))
-        found |= {"typical_spread": chances.spread, "typical_strain": chances.strain,
+        block_fields |= {"typical_spread": chances.spread, "typical_strain": chances.strain,
                   "typical_sure": chances.sure}
     if parts & {"weights", "logits", "typical", "visible"}:
-        found["visible"] = keys[0].visible_array()
-    return found | {"empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
+        block_fields["visible"] = state_of_keys[0].visible_array()
+    return block_fields | {"empty": operands.counts == 0, "claimed": is_claimed,
+                           "output_claimed": is_claimed}
 
 
 def _weights_fields(operands: Operands, wide: Truth, truth: Truth,
@@ -318,16 +316,14 @@ def _weights_fields(operands: Operands, wide: Truth, truth: Truth,
 def _logits_fields(operands: Operands, wide: Truth, truth: Truth,
                    erring: Erring) -> dict[str, Array]:
     """The logits of one block and their allowance, (B,H,T,S)."""
-    seen = operands.visible_array()
+    visible = operands.visible_array()
     slack = _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
-    return {"logits": np.where(seen, wide.shifted_logits, -np.inf),
-            "logits_allowance": np.where(seen, slack, 0.0)}
+    return {"logits": np.where(visible, wide.shifted_logits, -np.inf),
+            "logits_allowance": np.where(visible, slack, 0.0)}
 
 
 def _sum_allowances(allowances: Iterable[Array]) -> Array:
-    """The allowances of the subject's class and of the truth's added up: (B,H,T,Dv), (B,H,T,S) or
-    (B,H,T), as each.
-    """
+    """The sum of the erring classes' allowances: (B,H,T,Dv), (B,H,T,S) or (B,H,T)."""
     return functools.reduce(np.add, allowances)
 
 
@@ -343,107 +339,118 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings,
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
-    apart = 1 - p if not r.stored_formats else 1 - p + own_rounding(operands)
+    distance = 1 - p
+    if r.stored_formats:
+        distance = distance + own_rounding(operands)
     # with V = I a value is 1 for the key itself and 0 for all others: |v_j - o| is 1 - p or p
-    drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    drift = excess * distance + p * np.maximum(errors.mass[..., None] - excess, 0.0)
     # the hull of 0 and 1
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     # no weight is more than 1
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
-    divided = errors.divisor_error(r)
-    rounded = heavy * _kept_weight_error(errors, r) * (1 + divided) + (p + drift) * divided
-    rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
+    divisor_error = errors.divisor_error(r)
+    rounding = heavy * _kept_weight_error(errors,
+                                          r) * (1 + divisor_error) + (p + drift) * divisor_error
+    rounding += (p + drift + rounding) * (r.softmax * (2 + r.softmax))
     # an underflown weight is missing itself, and from the sum that the others are divided by
-    inside = (drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p)
+    inner_error = (drift + rounding + r.lost_weight * (1 + operands.counts[..., None] * p)
               + r.lost_product)
     if r.stored_formats:
-        inside = inside + _stored_weight_allowance(operands, truth, r, errors, p + inside)
-    allowance = inside + r.output * (p + inside) + r.lost_output
-    return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
+        inner_error = inner_error + _stored_weight_allowance(operands, truth, r, errors,
+                                                             p + inner_error)
+    allowance = inner_error + r.output * (p + inner_error) + r.lost_output
+    if operands.visible is None:
+        return np.asarray(allowance)
+    return np.where(operands.visible, allowance, 0.0)
 
 
 def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError,
                              size: Array) -> Array:
-    """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights
-    of this size. 1 is the largest value, which is stored exactly, but for its scale.
+    """(B,H,T,S): what quantising weights, or the values that read them, adds to weights of `size`.
+
+    1 is the largest value, which is stored exactly, but for its scale.
     """
-    stored = weight_storage_error(truth, r, errors, operands.visible)
+    storage = weight_storage_error(truth, r, errors, operands.visible)
     scaled_back = _stored_one_error(r) * size
-    if stored is None:
+    if storage is None:
         return scaled_back
     if not r.stored_formats[WEIGHTS].summed:
-        return np.asarray(stored.distances + scaled_back)
-    by_stored_sum = (stored.distances + size * stored.mass) / (1 - stored.mass)
-    return np.asarray(np.where(stored.mass < 1, by_stored_sum, np.maximum(stored.distances, 1.0))
+        return np.asarray(storage.distances + scaled_back)
+    by_stored_sum = (storage.distances + size * storage.mass) / (1 - storage.mass)
+    return np.asarray(np.where(storage.mass < 1, by_stored_sum, np.maximum(storage.distances, 1.0))
                       + scaled_back)
 
 
 def _stored_one_error(r: Roundings) -> float:
-    """By how much a 1 may be off that is stored as a value."""
-    stored = r.stored_formats.get("value")
-    if stored is None:
+    """How far off a 1 may be that is stored as a value."""
+    storage = r.stored_formats.get("value")
+    if storage is None:
         return 0.0
     return (r.inputs.of_values
-            + float(stored.entry_errors(np.ones((1, 1, 1, 1)), r.precision)[0, 0, 0, 0]))
+            + float(storage.entry_errors(np.ones((1, 1, 1, 1)), r.precision)[0, 0, 0, 0]))
 
 
 def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings,
                       errors: WeightError) -> Array:
-    """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
-    divided = errors.divisor_error(r)
-    grown = ((1 + _kept_weight_error(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2
+    """(B,H,T): D of the output for V = 1, and the rounding of each weight that is returned."""
+    divisor_error = errors.divisor_error(r)
+    growth = ((1 + _kept_weight_error(errors, r)) * (1 + divisor_error) * (1 + r.softmax) ** 2
              * (1 + r.output) - 1)
     # numerator and denominator may each lose it
-    lost = r.lost_weight * 2 + r.lost_product + r.lost_output
-    allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
+    loss = r.lost_weight * 2 + r.lost_product + r.lost_output
+    allowance: Array = growth[..., 0] + operands.counts * loss * (1 + growth[..., 0])
     if r.stored_formats:
         allowance = allowance + _stored_one_error(r) * (1 + allowance)
-    stored = weight_storage_error(truth, r, errors, operands.visible)
+    storage = weight_storage_error(truth, r, errors, operands.visible)
     # divided by the sum of what is stored, rows still sum to 1
-    if stored is None or r.stored_formats[WEIGHTS].summed:
+    if storage is None or r.stored_formats[WEIGHTS].summed:
         return allowance
-    return np.asarray(allowance + stored.mass[..., 0] * (1 + allowance))
+    return np.asarray(allowance + storage.mass[..., 0] * (1 + allowance))
 
 
 def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the
-    difference of their logits. The row's sum cancels. Infinite where the weight may leave the
-    range in which it is rounded relatively.
+    """(B,H,T,S): how far log(weight) less the row's largest may be from the difference of logits.
+
+    The row's sum cancels. Infinite where the weight may leave the range in which it is rounded
+    relatively.
     """
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True),
                              axis=-1)
-    once = (1 + _kept_weight_error(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    weight_rounding = (1 + _kept_weight_error(errors,
+                                              r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     normal = r.normal_weight
     if r.stored_formats:
-        stored, once = r.stored_formats.get(WEIGHTS), (1 + once) * (1 + _stored_one_error(r)) - 1
-        if stored is not None:
-            once = (1 + once) * (1 + stored.relative) - 1
-            normal = max(normal, stored.least_relative)
+        storage, weight_rounding = (r.stored_formats.get(WEIGHTS),
+                                    (1 + weight_rounding) * (1 + _stored_one_error(r)) - 1)
+        if storage is not None:
+            weight_rounding = (1 + weight_rounding) * (1 + storage.relative) - 1
+            normal = max(normal, storage.least_relative)
     # both weights of a difference suffer it, and downwards it costs more than upwards
-    rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
-    return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
+    rounding = np.where(weight_rounding < 1, -2 * np.log1p(-np.minimum(weight_rounding, 0.999)),
+                        np.inf)
+    return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounding)
 
 
 def _least_weight(truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,S): no honest weight is smaller, roundings aside (the caller's half covers them)."""
+    """(B,H,T,S): a lower bound of honest weights, roundings included."""
     most = (truth.total + errors.excess.sum(axis=-1))[..., None]
     least: Array = np.exp(np.minimum(truth.shifted_logits - errors.error, 0.0)) / divisor(most)
     return least / 2
 
 
 def _kept_weight_error(errors: WeightError, r: Roundings) -> Array:
-    """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and
-    when stored.
-    """
+    """(B,H,T,1): the relative error of a weight by online rescales and by its storage."""
     # a weight alone is no sum: with V = I it meets zeros, and is accumulated exactly
-    kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
-    return kept
+    error: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
+    return error
 
 
 def without_sink(operands: Operands, wide: Truth, truth: Truth,
                  erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
-    """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide
-    truth's `shifted_logits` are logits less the row's largest of a key, whatever the sink's.
+    """A block's operands, truth (wide, and in float64) and errors, for the keys without the sink.
+
+    The wide truth's `shifted_logits` are logits less the row's largest of a key, whatever the
+    sink's.
     """
     keys = replace(operands, key=operands.key[:, :, :-1], value=operands.value[:, :, :-1],
                    visible=operands.visible_array()[..., :-1], has_sink=False)
@@ -451,10 +458,10 @@ def without_sink(operands: Operands, wide: Truth, truth: Truth,
               for r, each in erring]
     of_keys = _drop_sink_column(wide)
     # the sink may be the row's largest, and it is no key
-    top = np.where(keys.visible_array(), of_keys.shifted_logits,
-                   -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    return keys, replace(of_keys, shifted_logits=of_keys.shifted_logits
-                         - np.where(np.isneginf(top), 0, top)), _drop_sink_column(truth), errors
+    visible_logits = np.where(keys.visible_array(), of_keys.shifted_logits, -np.inf)
+    top = visible_logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted_logits = of_keys.shifted_logits - np.where(np.isneginf(top), 0, top)
+    return keys, replace(of_keys, shifted_logits=shifted_logits), _drop_sink_column(truth), errors
 
 
 def _drop_sink_column(truth: Truth) -> Truth:
@@ -467,7 +474,7 @@ def _drop_sink_column(truth: Truth) -> Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typical:
-    """What chance and what no chance contributes to the error of an output.
+    """What chance, and what no chance, contributes to the error of an output.
 
     spread (B,H,T,Dv): the root of the sum of squared roundings.  strain (B,H,T,1): the same of the
     worst attended logarithm of a weight; beyond some 0.1 / multiple the error is no longer linear
@@ -484,28 +491,31 @@ class Typical:
                        self.sure + other.sure)
 
     def allowance(self, worst_case: Array, multiple: float) -> Array:
-        """(B,H,T,Dv): S. Never more than the worst case, which also stands where S has no meaning."""
+        """(B,H,T,Dv): S, or the worst case where that is less or S has no meaning."""
         # exp(e) - 1 is e·(1 + e/2 + …): where e is no longer small this takes S beyond D, and D
         # stands
-        curved = np.exp(np.minimum(2 * multiple * self.strain, 700.0))
-        return np.asarray(np.fmin(worst_case, multiple * self.spread * curved + self.sure))
+        curvature = np.exp(np.minimum(2 * multiple * self.strain, 700.0))
+        return np.asarray(np.fmin(worst_case, multiple * self.spread * curvature + self.sure))
 
 
 def hoeffding_multiple(events: int, false_alarm: float) -> float:
-    """How many spreads no error of so many exceeds, but with probability `false_alarm` (Hoeffding,
-    and a union).
+    """How many spreads no error of so many exceeds, but with probability `false_alarm`.
+
+    By Hoeffding's inequality and a union.
     """
     # P(|error| > x·sigma) is at most 2·exp(-x²/2), whatever the errors' distribution
     return math.sqrt(2 * math.log(2 * max(events, 1) / false_alarm))
 
 
 def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
-    """The ingredients of S. Meaningless on rows that `in_domain` leaves out."""
+    """The ingredients of S. They have no meaning on rows that `in_domain` leaves out."""
     p = truth.weights / divisor(truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
-    attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
+    attended_variance = variance
+    if operands.visible is not None:
+        attended_variance = np.where(operands.visible, variance, 0.0)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
-    strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
+    strain = np.sqrt(attended_variance.max(axis=-1, keepdims=True, initial=0.0))
     # what all keys share does not average out: constants, the division, underflow
     sure = _constants_drift(operands, truth, p, r)
     sure = sure + size * (r.softmax * (2 + r.softmax))
@@ -515,87 +525,88 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
         strain = np.hypot(strain, strain_of_query(operands))
         sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
-    unit, grown = _value_unit(operands.value), 1 + r.output
-    scaled = replace(operands, value=operands.value / unit)
-    answer = replace(truth, output=truth.output / unit)
-    square = _spread_of_values(p * p * variance, scaled.value, answer.output)
+    unit, growth = _value_unit(operands.value), 1 + r.output
+    scaled_operands = replace(operands, value=operands.value / unit)
+    scaled_truth = replace(truth, output=truth.output / unit)
+    square = _spread_of_values(p * p * variance, scaled_operands.value, scaled_truth.output)
     # what a row shares is counted by its covariance, which shrinks with the row as absolute values
     # do not
-    square += _query_variance(scaled, answer, p, r) + _sums_variance(scaled, answer, p, r, errors)
+    square += _query_variance(scaled_operands, scaled_truth, p,
+                              r) + _sums_variance(scaled_operands, scaled_truth, p, r, errors)
     if r.stored_formats:
-        square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
+        square += spread_of_stored(scaled_operands, scaled_truth,
+                                   (p, p * _steepness(operands, truth)), r, unit)
     spread = unit * np.sqrt(square)
-    return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
+    return Typical(spread * growth, strain, sure * growth + r.output * size + r.lost_output)
 
 
 def _slope_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
-    """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not
-    damp.
-    """
+    """(B,H,T,Dv): the drift by slopes: neighbours share roundings, which chance does not damp."""
     if operands.reach is None:
         return 0.0
     # added by size, as what is certain: neighbours have the same numbers to round
-    moved = p * slope_error(operands, truth, r)
-    return np.asarray(moved @ operands.sizes.value
-                      + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
+    weight_errors = p * slope_error(operands, truth, r)
+    return np.asarray(weight_errors @ operands.sizes.value
+                      + np.abs(truth.output) * weight_errors.sum(axis=-1, keepdims=True))
 
 
 def _value_unit(value: Array) -> Array:
-    """(B,H,1,1): a power of two of the size of each head's values. In such units no square over-
-    or underflows.
-    """
+    """(B,H,1,1): a power of two near each head's largest value; so squares stay in range."""
     largest = np.abs(value).max(axis=(-2, -1), keepdims=True, initial=0.0)
-    return np.asarray(np.ldexp(1.0,
-                               np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest,
-                                                 1.0))[1]))
+    usable = np.where(np.isfinite(largest) & (largest > 0), largest, 1.0)
+    return np.asarray(np.ldexp(1.0, np.frexp(usable)[1]))
 
 
 def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,S): the squared roundings in the logarithm of each weight that no other key shares."""
+    """(B,H,T,S): the squared roundings of each weight's logarithm that no other key shares."""
     a, D = abs(float(operands.scale)), float(operands.query.shape[-1])
     # each product is rounded, and each partial sum of them: in squares, as independent roundings add
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     # products of one sign make larger partial sums, so that the total counts as well as the
     # squares
-    summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
+    sum_error = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled_magnitude(operands, truth), np.abs(truth.logits)
     # before a bend it is the product that is stored
-    stored = r.logits * (logits if operands.bend is None else size)
+    storage_error = r.logits * (logits if operands.bend is None else size)
     if operands.bias is not None and operands.bend is None:
         # a bias that begins the sum is rounded D times, by chance: by the root of D
-        summed = (summed
+        sum_error = (sum_error
                   + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias))
-        stored = _bias_addition_spread(size, logits, r)
+        storage_error = _bias_addition_spread(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
-    prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
-    before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
+    prescale_variance = r.prescale * r.prescale * (a * a * squares + size * size)
+    variance = sum_error**2 + prescale_variance + storage_error**2 + logit_underflow(operands,
+                                                                                     r) ** 2
     if operands.entry_errors is not None and r.stored_formats:
-        before = before + a * a * squares_of_stored(operands, operands.entry_errors)
+        variance = variance + a * a * squares_of_stored(operands, operands.entry_errors)
     if operands.bend is not None:
-        before = _variance_behind_bend(before, operands, operands.bend, truth, r)
+        variance = _variance_behind_bend(variance, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
     exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
-    return np.asarray(before + np.square(r.argument * truth.shifted_logits) + exponential)
+    return np.asarray(variance + np.square(r.argument * truth.shifted_logits) + exponential)
 
 
 def _bias_addition_spread(product: Array, logits: Array, r: Roundings) -> Array:
-    """(B,H,T,S): the addition of a bias, and the storing, as the root of their squared roundings."""
+    """(B,H,T,S): the root of the squared roundings of adding a bias, and of storing the sum."""
     return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits),
                                r.accumulate * logits))
 
 
-def _variance_behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth,
+def _variance_behind_bend(variance: Array, operands: Operands, bend: LogitBend, truth: Truth,
                           r: Roundings) -> Array:
-    """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot
-    products.
+    """(B,H,T,S): the squared roundings of bent logits with bias.
+
+    variance: of the scaled dot products.
     """
-    size, bent = scaled_magnitude(operands, truth), np.abs(truth.bent_dots)
+    size, bent_size = scaled_magnitude(operands, truth), np.abs(truth.bent_dots)
     # anywhere between truth and answer
     steepness = bend.steepest(size, product_error(operands, truth, r))
-    behind: Array = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
+    bent_variance: Array = steepness**2 * variance + bend.own_variance(size, bent_size, steepness,
+                                                                       r)
     if operands.bias is None:
-        return behind
-    return np.asarray(behind + _bias_addition_spread(bent, np.abs(truth.logits), r) ** 2)
+        return bent_variance
+    return np.asarray(bent_variance + _bias_addition_spread(bent_size, np.abs(truth.logits),
+                                                            r) ** 2)
 
 
 def _steepness(operands: Operands, truth: Truth) -> Array | float:
@@ -606,9 +617,11 @@ def _steepness(operands: Operands, truth: Truth) -> Array | float:
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
-    """The sum of the squared partial sums of n terms, given the sum of their squares and their
-    total (any shape): the mean over all orders of adding one after the other. Trees and blocks
-    have smaller ones.
+    """The sum of the squared partial sums of n terms, from the sum of their squares and their
+    total (any shape).
+
+    It is the mean over all orders of adding one after the other. Trees and blocks have smaller
+    ones.
     """
     n = np.maximum(n, 1.0)
     # terms of one sign grow steadily, and their partial sums are larger than those of a random walk
@@ -618,28 +631,32 @@ def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
 
 
 def _spread_of_values(mass: Array, value: Array, o: Array) -> Array:
-    """The sum of mass_j·(v_j - o)², (B,H,T,Dv), by matrix products; their cancellation is guarded
-    upwards.
+    """(B,H,T,Dv): the sum of mass_j·(v_j - o)², by matrix products.
+
+    What cancellation may take away is added.
     """
     squares, shift = mass @ (value * value), o * o * mass.sum(axis=-1, keepdims=True)
     guard = (2 * value.shape[-2] + 16) * 2.0**-52
-    apart: Array = (np.maximum(squares - 2 * o * (mass @ value) + shift, 0.0)
+    variance: Array = (np.maximum(squares - 2 * o * (mass @ value) + shift, 0.0)
                     + guard * (squares + shift))
-    return apart
+    return variance
 
 
 def _query_variance(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
-    """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys,
-    and moves the output by the covariance of key entry and value.
+    """(B,H,T,Dv): the squared roundings of a scale that is multiplied into the query.
+
+    All keys share an entry's rounding, which moves the output by the covariance of key entry and
+    value.
     """
-    moved = shared_query_squares(operands, truth, p * _steepness(operands, truth), operands.query)
-    return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
+    squares = shared_query_squares(operands, truth, p * _steepness(operands, truth),
+                                   operands.query)
+    return np.asarray((r.prescale * float(operands.scale)) ** 2 * squares)
 
 
 def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings,
                    errors: WeightError) -> Array:
-    """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the
-    row's sum.
+    """(B,H,T,Dv): the squared roundings of stored weights, of the sum of their products, and of
+    the row's sum.
     """
     n, o, squares = operands.counts[..., None], truth.output, p * p
     # a weight's own rounding meets one value alone: squares of both
@@ -655,19 +672,22 @@ def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings,
 
 
 def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
-    """(B,H,T,Dv): the scale and log2(e) are off by one factor for all keys: a change of
-    temperature, which chance does not damp.
+    """(B,H,T,Dv): the drift by the scale and log2(e), which are off by one factor for all keys.
+
+    That is a change of temperature, which chance does not damp.
     """
     # log2(e) and the scale are one factor for all keys: no average takes it out
-    pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
-    shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
-    return np.asarray((r.scale + shared) * _value_covariance(pushed, p, operands)
+    logits = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
+    bend_error = 0.0 if operands.bend is None else operands.bend.shared_error(r)
+    return np.asarray((r.scale + bend_error) * _value_covariance(logits, p, operands)
                       + r.softmax * _value_covariance(truth.shifted_logits, p, operands))
 
 
 def _value_covariance(logits: Array, p: Array, operands: Operands) -> Array:
     """(B,H,T,Dv): |Cov(logit, value)| under the weights."""
-    known = logits if operands.visible is None else np.where(operands.visible, logits, 0.0)
+    visible_logits = logits
+    if operands.visible is not None:
+        visible_logits = np.where(operands.visible, logits, 0.0)
     # centred first: the covariance of large logits would cancel otherwise
-    centred = known - (p * known).sum(axis=-1, keepdims=True)
-    return np.asarray(np.abs((p * centred) @ operands.value))
+    deviation = visible_logits - (p * visible_logits).sum(axis=-1, keepdims=True)
+    return np.asarray(np.abs((p * deviation) @ operands.value))

@@ -1,5 +1,4 @@
-"""The sums that gradients are, put together block by block: their truth, and what errors of terms
-and sums come to.
+"""Sums up gradients block by block: their truth, and the errors of terms and sums.
 
 Keys and values sum over all queries of all heads that share them, so that no block knows their
 gradient alone.
@@ -24,8 +23,8 @@ from attnspec.problems.problem import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gradient:
-    """With respect to one input, in its shape: the truth, how far an honest one may be from it,
-    and where that counts.
+    """The gradient with respect to one input, in its shape: truth, allowance, and where a claim is
+    made.
 
     truth: float64, long double for a float64 subject.  allowance: float64.  claimed: bool.
     """
@@ -37,11 +36,11 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """Sums on their way, each array but number in the shape of the input, such as (B,Hkv,S,D).
+    """Sums so far; all arrays but `number` have the shape of the input, such as (B,Hkv,S,D).
 
-    errors: what the errors of the terms come to, one array a class.  sizes: the terms with their
-    errors, unscaled. number, of a shape that broadcasts: how many terms there are.  lost: bool,
-    what hangs on something unclaimed.
+    errors: the sums of the errors of the terms, one array for each class.  sizes: the terms with
+    their errors, unscaled. number, of a shape that broadcasts: how many terms there are.  lost:
+    bool, what depends on something without a claim.
     """
 
     truth: Array
@@ -51,19 +50,24 @@ class Sums:
     lost: Array = field(repr=False)
 
     @staticmethod
-    def start(shape: tuple[int, ...], counted: tuple[int, ...], real: np.dtype[np.floating],
+    def start(shape: tuple[int, ...], number_shape: tuple[int, ...], real: np.dtype[np.floating],
               classes: int) -> Sums:
-        """Nothing yet; any shape, and that of what counts the terms."""
+        """Sums of nothing, of any shape.
+
+        number_shape: that of the numbers of terms.
+        """
         errors = tuple(np.zeros(shape) for _ in range(classes))
         sizes = tuple(np.zeros(shape) for _ in range(classes))
-        return Sums(np.zeros(shape, real), errors, sizes, np.zeros(counted),
-                    np.zeros(counted, bool))
+        return Sums(np.zeros(shape, real), errors, sizes, np.zeros(number_shape),
+                    np.zeros(number_shape, bool))
 
 
 @dataclass(frozen=True, slots=True)
 class Summing:
-    """How a sum is formed.  scale: what its terms are multiplied by at the end.  extra: relative,
-    what that adds.  length: of the axes along which it runs.  heads: how many share the input.
+    """How a sum is formed.
+
+    scale: what its terms are multiplied by at the end.  extra: the relative error of that.
+    length: of the axes along which it runs.  heads: how many share the input.
     is_of_bias: whether it is summed as the gradient of a bias is, from terms that are stored.
     is_wide: whether it is stored no more coarsely than it is computed, unless all such terms are.
     """
@@ -77,27 +81,26 @@ class Summing:
 
 
 def finish_sums(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]) -> Gradient:
-    """The gradient that the sums come to: what errs adds up, and what overflows is not claimed."""
+    """The gradient from its sums; where one overflows there is no claim."""
     parts = [_sums_allowance(sums, how, b, error, size)
              for b, error, size in zip(classes, sums.errors, sums.sizes, strict=True)]
     allowance = np.asarray(sum(parts))
     # the scale may be multiplied in before or after the sum
     largest = sums.sizes[0] * max(1.0, how.scale) * classes[0].forward.inputs.logit_growth
     fits = (largest <= classes[0].largest / 2) & (largest <= classes[0].forward.largest_sum / 2)
-    claimed = (fits & np.isfinite(allowance) & np.isfinite(sums.truth)
+    is_claimed = (fits & np.isfinite(allowance) & np.isfinite(sums.truth)
                & ~np.broadcast_to(sums.lost, sums.truth.shape))
-    return Gradient(sums.truth, allowance, np.asarray(claimed))
+    return Gradient(sums.truth, allowance, np.asarray(is_claimed))
 
 
 def _sums_allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array,
                     size: Array) -> Array:
-    """In the shape of the input, such as (B,Hkv,S,D): with errors of the terms and their sizes so
-    far.
-    """
+    """In the shape of the input, such as (B,Hkv,S,D), from errors and sizes of the terms."""
     b, number, size = _adapt_to_storage(b, how), sums.number, how.scale * size
-    error = (error
-             + (_bias_sum_error(number, b) if how.is_of_bias else _plain_sum_error(number, how, b))
-             * size)
+    if how.is_of_bias:
+        error = error + _bias_sum_error(number, b) * size
+    else:
+        error = error + _plain_sum_error(number, how, b) * size
     if how.heads > 1:
         # each head of a group may be stored before they are added up
         error = error * (1 + b.group) + b.group * size
@@ -107,7 +110,7 @@ def _sums_allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array
 
 
 def _adapt_to_storage(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
-    """The class, with what is stored wide where the input is."""
+    """The class, with wide storage where the input is wide."""
     if not how.is_wide or b.precision.logits:
         return b
     # what is kept wider than the dtype is rounded as a log-sum-exp is
@@ -115,18 +118,17 @@ def _adapt_to_storage(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
 
 
 def _plain_sum_error(number: Array, how: Summing, b: BackwardRoundings) -> Array:
-    """Relative, in the shape of the number of terms (any shape): of a sum in any order, scaled,
-    stored on its way.
+    """The relative error of a sum in any order, scaled and stored on its way.
+
+    In the shape of the number of terms (any shape).
     """
     # a kernel may store partial sums in the dtype, each of which is rounded once more
-    stored = np.expm1(_count_stored_sums(number, how, b) * np.log1p(b.one))
-    return np.asarray((1 + number * b.forward.accumulate) * (1 + how.extra) * (1 + stored) - 1)
+    storage_error = np.expm1(_count_stored_sums(number, how, b) * np.log1p(b.one))
+    return np.asarray((1 + number * b.forward.accumulate) * (1 + how.extra) * (1 + storage_error) - 1)
 
 
 def _bias_sum_error(number: Array, b: BackwardRoundings) -> Array:
-    """The same, any shape, of the gradient of a bias, whose terms are stored before more than one
-    of them is summed.
-    """
+    """The same, any shape, of a bias: its terms are stored before they are summed."""
     # they may be summed in the accumulator's or in the softmax's format
     step = max(b.forward.accumulate, b.forward.softmax)
     return np.asarray((number > 1) * (number * step * (1 + b.bias) + b.bias))
@@ -140,34 +142,30 @@ def _count_stored_sums(number: Array, how: Summing, b: BackwardRoundings) -> Arr
 
 
 def _sums_underflow(number: Array, how: Summing, b: BackwardRoundings) -> Array:
-    """Absolute, in the shape of the number of terms (any shape): what storage and products lose."""
+    """What storage and products lose, in the shape of the number of terms (any shape)."""
     if how.is_of_bias:
         return np.asarray((b.precision.results + b.precision.bias * number) * b.underflow)
-    grown = max(1.0, how.scale)
-    stored = ((b.precision.results + b.precision.group) * how.heads * grown
-              + _count_stored_sums(number, how, b) * grown)
-    return np.asarray(stored * b.underflow + (2 * number + 2) * b.forward.lost_product * grown)
+    growth = max(1.0, how.scale)
+    storages = ((b.precision.results + b.precision.group) * how.heads * growth
+                + _count_stored_sums(number, how, b) * growth)
+    return np.asarray(storages * b.underflow + (2 * number + 2) * b.forward.lost_product * growth)
 
 
 def add_heads(sums: Array, part: Array, batch: slice, owners: Array) -> None:
-    """Add (B,H,…) of some batch entries and heads to (B,Hkv,…), each head to the one that it
-    shares; owners (H,).
-    """
-    for at, owner in enumerate(owners):
-        sums[batch, owner] += part[:, at]
+    """Adds (B,H,…) of some batch entries and heads to (B,Hkv,…) by their owners (H,)."""
+    for head, owner in enumerate(owners):
+        sums[batch, owner] += part[:, head]
 
 
 def mark_heads(lost: Array, part: Array, batch: slice, owners: Array) -> None:
-    """The same of what is lost, (B,H) to (B,Hkv,…)."""
-    for at, owner in enumerate(owners):
-        lost[batch, owner] |= part[:, at].reshape(-1, *(1 for _ in lost.shape[2:]))
+    """Marks in (B,Hkv,…) what is lost in (B,H), each head at its owner; owners (H,)."""
+    for head, owner in enumerate(owners):
+        lost[batch, owner] |= part[:, head].reshape(-1, *(1 for _ in lost.shape[2:]))
 
 
 def reduce_block(part: Array, place: BlockSlices,
                  shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
-    """Where the sum of a block (B,H,T,S) belongs in an array of this shape, which broadcasts to
-    that; and the sum.
-    """
+    """The place and the sum of a block (B,H,T,S) in an array that broadcasts to its shape."""
     axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < part.shape[axis])
     spots = tuple(slice(None) if length == 1 else where
                   for length, where in zip(shape, (*place, slice(None)), strict=True))
@@ -176,7 +174,8 @@ def reduce_block(part: Array, place: BlockSlices,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """What goes into a projection, or the gradient of what comes out: (B,T,M) each, T its places.
+    """A factor of a projection's gradient: what goes in, or the gradient of what comes out,
+    (B,T,M).
 
     truth: in the arithmetic of the truth.  error: float64, how far an honest one may be from it.
     claimed: bool.
@@ -188,12 +187,12 @@ class Factor:
 
     @property
     def size(self) -> Array:
-        """(B,T,M): how large an honest one may be."""
+        """(B,T,M): how large an honest factor may be."""
         return np.asarray(np.abs(self.truth).astype(np.float64) + self.error)
 
     @property
     def claimed_columns(self) -> Array:
-        """(M,), of a flat one: the columns of which all is claimed."""
+        """(M,), of a flat factor: the columns in which every entry has a claim."""
         return np.asarray(self.claimed.all(axis=0))
 
     @property
@@ -204,8 +203,10 @@ class Factor:
 
 
 def exact_factor(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Factor:
-    """(B,T,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are
-    taken for 0, they are lost, and what they are multiplied by may be large.
+    """An array (B,T,M) as a factor, in the arithmetic of the truth.
+
+    Where subnormal numbers are taken for 0, they are lost, and what they are multiplied by may be
+    large.
     """
     size = np.abs(array.astype(np.float64))
     # what is flushed errs by all of itself
@@ -213,27 +214,25 @@ def exact_factor(array: Array, real: np.dtype[np.floating], b: BackwardRoundings
                   np.ones(array.shape, bool))
 
 
-def gradient_of_weight(given: Factor, back: Factor,
+def gradient_of_weight(inputs: Factor, back: Factor,
                        classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(M,H·D): of the matrix between what is given, (B,T,M), and what comes back, (B,T,H·D).
+    """(M,H·D): the gradient of a matrix, from its inputs (B,T,M) and what comes back (B,T,H·D).
 
     Where nothing is claimed of one entry of a column, nothing is of the column's sums: 0 times NaN
     is among them.
     """
-    one, other = given.flat, back.flat
-    size, turned = other.size, one.size.T
-    error = one.error.T @ np.abs(other.truth).astype(np.float64) + turned @ other.error
-    number = (turned > 0).astype(float) @ (size > 0).astype(float)
+    one, other = inputs.flat, back.flat
+    size, transposed_size = other.size, one.size.T
+    error = one.error.T @ np.abs(other.truth).astype(np.float64) + transposed_size @ other.error
+    number = (transposed_size > 0).astype(float) @ (size > 0).astype(float)
     whole = Factor(multiply_wide(one.truth.T, other.truth), error,
                    one.claimed_columns[:, None] & other.claimed_columns)
     own = [_stored_once(b, partial=0) for b in classes]
-    return _finish_projection(whole, turned @ size, number, len(size), own)
+    return _finish_projection(whole, transposed_size @ size, number, len(size), own)
 
 
 def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(H·D,): of what is added to all places of a projection, given the gradient of what comes
-    out, (B,T,H·D).
-    """
+    """(H·D,): the gradient of a projection's bias, from what comes back (B,T,H·D)."""
     other = back.flat
     whole = Factor(other.truth.sum(axis=0), other.error.sum(axis=0), other.claimed_columns)
     number = (other.size > 0).sum(axis=0).astype(float)
@@ -243,8 +242,7 @@ def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Grad
 
 def _finish_projection(whole: Factor, size: Array, number: Array, length: int,
                        classes: Sequence[BackwardRoundings]) -> Gradient:
-    """(M,H·D) or (H·D,): a sum, given what the errors of its terms come to, their sizes and how
-    many there are.
+    """(M,H·D) or (H·D,): the gradient from the errors of its terms, their sizes and their number.
 
     The errors count once, whatever the classes that add up the sums.
     """
@@ -254,10 +252,11 @@ def _finish_projection(whole: Factor, size: Array, number: Array, length: int,
 
 
 def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
-    """No scale is multiplied in behind these sums, so that they are rounded once, as they are
-    returned. Attention's own kernel does not form them, so that what it does with partial sums is
-    nothing to them.  partial: what these do.
+    """The class of sums that are rounded once, as they are returned: no scale follows them.
+
+    Attention's own kernel does not form them, so that its partial sums do not matter.  partial:
+    the terms after which these sums store a partial one.
     """
-    stored = min(b.precision.results, 1)
-    return replace(b, results=stored * b.one,
-                   precision=replace(b.precision, results=stored, partial=partial))
+    results = min(b.precision.results, 1)
+    return replace(b, results=results * b.one,
+                   precision=replace(b.precision, results=results, partial=partial))

@@ -1,5 +1,5 @@
-"""What the definition is worked out from: a problem with its conventions applied, in float64, and
-what aspects add.
+"""Prepares a problem for the definition: with its conventions applied, in float64, and with what
+aspects add.
 
 An aspect may hide keys, bend the scaled dot products, add to the logits, or give each head one
 more key. Definition and bounds know no aspect: they ask all of those of which a problem has a
@@ -26,49 +26,45 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, join_past
 
 
 class LogitBend(Protocol):
-    """A monotone function of one scaled dot product, whose slope is nowhere more than 1. All
-    arrays are (B,H,T,S).
+    """A monotone function of a scaled dot product whose slope is nowhere more than 1.
+
+    All arrays are (B,H,T,S).
     """
 
     @property
     def growth(self) -> float:
-        """By how much a number may grow on its way through, where it is formed: a quotient may be
-        larger than x.
-        """
+        """The largest factor by which a number may grow inside: a quotient may exceed x."""
 
     def bend(self, products: Array, real: type[np.floating]) -> Array:
-        """Scaled dot products (B,H,T,S), bent, in the arithmetic of `real`."""
+        """The scaled dot products (B,H,T,S), bent, in the arithmetic of `real`."""
 
     def derivative(self, products: Array) -> Array:
         """The slope at each scaled dot product (B,H,T,S), in their own arithmetic."""
 
     def steepest(self, size: Array, error: Array | float) -> Array:
-        """By how much, at most, an error of scaled dot products of this size (B,H,T,S) is
-        multiplied.
-        """
+        """The largest factor on an error of scaled dot products of this size (B,H,T,S)."""
 
     def bent_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
-        """The error behind the bend (B,H,T,S), given that before it, and the sizes before and
-        behind.
+        """The error behind the bend (B,H,T,S).
+
+        error: before it.  size, bent: the sizes before and behind it.
         """
 
     def own_variance(self, size: Array, bent: Array, steepness: Array, r: Roundings) -> Array:
-        """The squared roundings (B,H,T,S) of the bend itself, where the slope is at most
-        `steepness`.
-        """
+        """The squared roundings (B,H,T,S) of the bend, where no slope exceeds `steepness`."""
 
     def shared_error(self, r: Roundings) -> float:
         """The relative error of a constant by which all dot products are multiplied or divided."""
 
     def derivative_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
-        """How far the slope that a backward pass forms may be off (B,H,T,S); arguments as of
-        `bent_error`.
-        """
+        """How far a backward pass's slope may be off (B,H,T,S); see `bent_error`."""
 
 
 class Mathematics:
-    """What one aspect adds to the definition. An aspect overrides the questions that it answers,
-    and is asked these alone, of problems that have one of its keywords.
+    """What one aspect adds to the definition.
+
+    An aspect overrides the questions that it answers. It is asked these alone, and only about
+    problems that have one of its keywords.
     """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
@@ -77,106 +73,98 @@ class Mathematics:
         return None
 
     def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
-        """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of
-        the query's own place (the same shape); None where the problem hides nothing by this
-        aspect.
+        """Which keys a query may attend to by this aspect, (T,S) or (B,1,T,S); None where it hides
+        none.
+
+        ahead: how far a key lies ahead of the query's own place; the same shape.
         """
         del problem, ahead
         return None
 
     def read_entries(self, problem: Problem) -> Problem:
-        """The problem with the numbers that attend in the place of what stands for them; else the
-        problem itself.
-        """
+        """The problem with the numbers that attend in place of the codes that stand for them."""
         return problem
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
-        """What a subject of this class may do to the entries on the way from what it is handed to
-        what attends.
-        """
+        """What a subject of this class may do to the entries before they attend."""
         del problem, precision
         return EXACT_INPUTS
 
     def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
-        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the
-        judged `rows` (T,) or of all; None where the problem hides nothing by this aspect.
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S); None where
+        it hides none.
+
+        rows: the judged rows (T,); None for all.
         """
         del problem, rows
         return None
 
     def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
-        """What is added to the logits of queries that stand at their own places (T,1) or
-        (B,1,T,1), and the largest number that this may be made from, (B,H,T,S) each; None where
-        the problem adds nothing by this aspect.
+        """What is added to the logits, and the largest number that it may be made from, (B,H,T,S)
+        each.
+
+        None where this aspect adds nothing.  own: the queries' own places, (T,1) or (B,1,T,1).
         """
         del problem, own
         return None
 
     def extra_key(self, problem: Problem) -> Array | None:
-        """(H,): the logit of one more key for each head, which every query sees, of value zero;
-        None without.
-        """
+        """(H,): the logit of one more key for each head, of value zero; None without."""
         del problem
         return None
 
 
 @functools.cache
 def _aspects_answering(question: str) -> tuple[tuple[frozenset[str], Mathematics], ...]:
-    """The mathematics of every aspect that answers a question, in order, each with the keywords of
-    the aspect.
-    """
+    """The mathematics of all aspects that answer a question, with the aspects' keywords."""
+    no_answer = getattr(Mathematics, question)
     return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics")
-                 if getattr(type(part.MATHEMATICS), question) is not getattr(Mathematics,
-                                                                             question))
+                 if getattr(type(part.MATHEMATICS), question) is not no_answer)
 
 
 def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...]:
-    """The mathematics of the aspects that answer this question, such as `bend_of`, and of which
-    the problem has a keyword, in order.
-    """
+    """The mathematics of a problem's aspects that answer a question such as `bend_of`."""
     given = problem.given
     return tuple(mathematics for keywords, mathematics in _aspects_answering(question)
                  if not keywords.isdisjoint(given))
 
 
 def extra_key(problem: Problem) -> Array | None:
-    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for
-    two such keys.
+    """(H,): the logit of one more key for each head; None without.
+
+    Raises NotImplementedError for two such keys.
     """
     extra = [key for aspect in given_mathematics(problem, "extra_key")
              if (key := aspect.extra_key(problem)) is not None]
     if len(extra) > 1:
-        raise NotImplementedError("two aspects give one problem a further key, "
-                                  "and the bounds know of one only")
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds "
+                                  "know of one only")
     return extra[0] if extra else None
 
 
 def bend_of(problem: Problem) -> LogitBend | None:
-    """How a problem bends its scaled dot products; None where it does not. Raises
-    NotImplementedError for two bends at once: an aspect that brings a second one says here which
-    goes first.
+    """How a problem bends its scaled dot products; None where it does not.
+
+    Raises NotImplementedError for two bends at once: an aspect that brings a second one says here
+    which goes first.
     """
     bends = [bend for aspect in given_mathematics(problem, "bend_of")
              if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
-        raise NotImplementedError("two aspects bend the logits of one problem, "
-                                  "and nothing says which goes first")
+        raise NotImplementedError("two aspects bend the logits of one problem, and nothing says "
+                                  "which goes first")
     return bends[0] if bends else None
 
 
 def read_entries(problem: Problem) -> Problem:
-    """The problem with the numbers that attend in the place of what stands for them, by every
-    aspect.
-    """
+    """The problem with the numbers that attend in place of codes, by all aspects."""
     for aspect in given_mathematics(problem, "read_entries"):
         problem = aspect.read_entries(problem)
     return problem
 
 
 def roundings_of(problem: Problem, precision: Precision) -> Roundings:
-    """The numbers of a class, with what a subject may do to the entries of this problem before
-    they meet, by every aspect together.
-    """
+    """The roundings of a class on this problem, with what all its aspects do to the entries."""
     r = roundings(precision)
     errors = [more for aspect in given_mathematics(problem, "input_errors")
               if (more := aspect.input_errors(problem, precision)) != EXACT_INPUTS]
@@ -194,11 +182,13 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
 
 
 def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
-    """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
-    if problem.query_lengths is None:
-        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)),
-                       dtype=bool)
+    """(B,T) bool: the queries that each batch entry has; all where no lengths are given.
+
+    rows: the judged rows (T,); None for all.
+    """
     places = np.arange(problem.sizes.T) if rows is None else rows
+    if problem.query_lengths is None:
+        return np.ones((problem.sizes.B, len(places)), dtype=bool)
     return np.asarray(places < problem.query_lengths[:, None])
 
 
@@ -207,8 +197,10 @@ def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """What all queries of a head share: key (B,H,S,D) and value (B,H,S,Dv) in float64, one head
-    for each query head; their sizes, as in `Magnitudes`.
+    """What all queries of a head share.
+
+    key (B,H,S,D) and value (B,H,S,Dv) in float64, one head for each query head; their sizes, as in
+    `Magnitudes`.
     """
 
     key: Array
@@ -224,9 +216,10 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Magnitudes:
-    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); key_norms
-    (B,H,S), no less than the Euclidean ones; their sums over D (key, query) and over S (value);
-    and the largest of each.
+    """Absolute values of the operands, and their sums.
+
+    query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); key_norms (B,H,S), no less than the Euclidean
+    ones; sums over D (key, query) and over S (value); and the largest of each.
     """
 
     query: Array
@@ -243,8 +236,9 @@ class Magnitudes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryErrors:
-    """How far what attends may be from the entries, where a kernel stores others: query (B,H,T,D),
-    key (B,H,S,D) and value (B,H,S,Dv).
+    """How far a kernel's stored entries may be from the given ones.
+
+    query (B,H,T,D), key (B,H,S,D) and value (B,H,S,Dv).
     """
 
     query: Array
@@ -258,12 +252,14 @@ class Operands:
     judged rows only.
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible
-    (B,H,T,S), or None where every key is; counts (B,H,T): how many keys each query attends to;
+    (B,H,T,S), or None where every key is;
+    counts (B,H,T): how many keys each query attends to;
     usable (B,H,T): False where a row sees a key, value or bias that is not finite, or where the
     batch entry has no such query. `held` and held_key are of the finite hidden entries too, which
-    key and value need not hold: they can overflow a subject's storage.  has_sink: the last key is a
-    sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what aspects add,
-    which `bias` holds, the largest number that it may be made from; None where none adds.
+    key and value need not hold: they can overflow a subject's storage.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
+    reach (B,H,T,S): of what aspects add, which `bias` holds, the largest number that it may be
+    made from; None where none adds.
     entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`
     count; None where it stores them as they are.
     """
@@ -297,14 +293,17 @@ class Operands:
 
 def visible_keys(problem: Problem, conventions: Mapping[str, str],
                  rows: Array | None = None) -> Array:
-    """(B,H,T,S) bool: which keys each query may attend to, by mask, lengths, causal flag, window
-    and -inf in the bias. A query that its batch entry does not have attends to none.
+    """(B,H,T,S) bool: which keys each query may attend to.
 
-    Where a convention is undefined, the recommended answer is assumed.
+    Mask, lengths, causal flag, window and -inf in the bias hide keys. A query that its batch entry
+    does not have attends to none. Where a convention is undefined, the recommended answer is
+    assumed.
     """
-    sizes, visible = problem.sizes, _visible_or_none(problem, conventions, rows)
-    shape = (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S)
-    return np.ones(shape, dtype=bool) if visible is None else visible
+    visible = _visible_or_none(problem, conventions, rows)
+    if visible is None:
+        sizes, queries = problem.sizes, problem.sizes.T if rows is None else len(rows)
+        return np.ones((sizes.B, sizes.H, queries, sizes.S), dtype=bool)
+    return visible
 
 
 def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
@@ -320,30 +319,32 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
         # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
         # 32 bits, since it may be as large as (B,1,T,S)
         ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
-        parts += [ahead <= 0] if is_causal else []
+        if is_causal:
+            parts.append(ahead <= 0)
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
     parts += [aspect.own_keys(problem, rows) for aspect in given_mathematics(problem, "own_keys")]
     if problem.bias is not None:
         unbiased = _take_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
-        parts += [] if unbiased.all() else [unbiased]
+        if not unbiased.all():
+            parts.append(unbiased)
     if problem.query_lengths is not None:
         parts.append(queries_within(problem, rows)[:, None, :, None])
     hiding = [part for part in parts if part is not None]
     if not hiding:
         return None
-    sizes = problem.sizes
+    sizes, queries = problem.sizes, problem.sizes.T if rows is None else len(rows)
     return np.broadcast_to(functools.reduce(np.logical_and, hiding),
-                           (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S))
+                           (sizes.B, sizes.H, queries, sizes.S))
 
 
 def own_places(problem: Problem, conventions: Mapping[str, str],
                rows: Array | None = None) -> Array:
-    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the
-    past, if there is one; else as `causal_alignment` says.
+    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys.
+
+    It is behind the past, if there is one; else as `causal_alignment` says.
     """
-    if rows is None:
-        places = np.arange(problem.sizes.T, dtype=np.int32)
-    else:
+    places = np.arange(problem.sizes.T, dtype=np.int32)
+    if rows is not None:
         places = np.asarray(rows, dtype=np.int32)
     first = np.zeros((), np.int32)
     if problem.has_past:
@@ -354,14 +355,13 @@ def own_places(problem: Problem, conventions: Mapping[str, str],
         queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
         # one number, or (B,) where lengths count
         first = np.asarray(np.subtract(keys, queries), dtype=np.int32)
-        first = first[:, None, None, None] if first.ndim else first
+        if first.ndim:
+            first = first[:, None, None, None]
     return np.asarray(places[:, None] + first)
 
 
 def _take_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
-    """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along
-    T.
-    """
+    """The judged rows of a mask or bias (B,H,T,S), which may have fewer axes or one row."""
     if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
         return array
     return array[..., rows, :]
@@ -371,8 +371,10 @@ def prepare_keys(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
     heads = key_heads(problem, conventions)
     whole = join_past(problem) if problem.has_past else problem
-    wide = (array.astype(np.float64) for array in (whole.key, whole.value))
-    return _measure_keys(*(array if heads is None else array[:, heads] for array in wide))
+    key, value = whole.key.astype(np.float64), whole.value.astype(np.float64)
+    if heads is not None:
+        key, value = key[:, heads], value[:, heads]
+    return _measure_keys(key, value)
 
 
 def _measure_keys(key: Array, value: Array) -> Keys:
@@ -390,21 +392,21 @@ def prepare_operands(
     """The problem in float64, ready for the definition: query (B,H,T,D), key (B,H,S,D), value
     (B,H,S,Dv).
 
-    rows: the indices along T that are looked at, None for all.  keys: of the problem, where they
-    are known already.
+    rows: the indices along T that are judged, None for all.  keys: of the problem, where they are
+    known already.
     """
-    query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
+    query = problem.query if rows is None else problem.query[:, :, rows]
+    query = query.astype(np.float64)
     keys = keys or prepare_keys(problem, conventions)
     visible, sizes = _visible_or_none(problem, conventions, rows), _measure_operands(query, keys)
-    if problem.bias is None:
-        bias = None
-    else:
+    bias: Array | None = None
+    if problem.bias is not None:
         bias = _take_rows(problem.bias, problem, rows).astype(np.float64)
     reach: Array | None = None
     for aspect in given_mathematics(problem, "added_logits"):
         if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
-            added, largest = more
-            bias = added if bias is None else np.asarray(added + bias)
+            addend, largest = more
+            bias = addend if bias is None else np.asarray(addend + bias)
             reach = largest if reach is None else reach + largest
     width = problem.sizes.D if scale_width is None else scale_width
     scale: float | np.longdouble = 1 / math.sqrt(width)
@@ -419,12 +421,12 @@ def prepare_operands(
         counts = usable * float(keys.key.shape[2])
     else:
         counts = visible.sum(axis=-1, dtype=np.float64)
-    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
-                        scale,
+    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, scale,
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
-    entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums,
-               *([] if bias is None else [bias]))
+    entries = [sizes.query_sums, sizes.key_sums, sizes.value_sums]
+    if bias is not None:
+        entries.append(bias)
     if all(bool(np.isfinite(array).all()) for array in entries):
         return operands
     return _zero_unseen(operands)
@@ -440,9 +442,7 @@ def _measure_operands(query: Array, keys: Keys) -> Magnitudes:
 
 
 def upper_norms(array: Array) -> Array:
-    """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid
-    for.
-    """
+    """(B,H,·,D) -> (B,H,·): an upper bound of the Euclidean norm, also where squares underflow."""
     squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
     # 2^-511 is the root of what squares may lose to underflow, an entry each
     return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
@@ -450,7 +450,7 @@ def upper_norms(array: Array) -> Array:
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """(H,): which key/value head each query head uses; None where they are as many."""
-    H, Hkv = (sizes := problem.sizes).H, sizes.Hkv
+    H, Hkv = problem.sizes.H, problem.sizes.Hkv
     if Hkv == H:
         return None
     if conventions.get("grouped_heads") == "tile":
@@ -459,27 +459,24 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
 
 
 def _zero_unseen(operands: Operands) -> Operands:
-    """Zeros in place of what no row of a head sees and of what is not finite; rows that see the
-    latter are unusable.
+    """The operands with zeros for what is not finite, and for what no row of a head sees.
+
+    Rows that see the former are unusable.
     """
     visible = operands.visible_array()
     bias = np.zeros(1) if operands.bias is None else operands.bias
     finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1)
                             & np.isfinite(operands.value).all(axis=-1))
-    sees_no_such: Array = ~np.asarray((visible
-                                       & ~(finite_key[:, :, None, :]
-                                           & np.isfinite(bias))).any(axis=-1))
-    usable: Array = (operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1))
-                     & sees_no_such)
-    kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
-    query, held_key, held_value = (_zero_nonfinite(array)
-                                   for array in (operands.query, operands.key, operands.value))
-    key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)
-    sizes, held = (_measure_operands(query, _measure_keys(*pair))
-                   for pair in ((key, value), (held_key, held_value)))
+    sees_nonfinite = (visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1)
+    usable = operands.usable & np.isfinite(operands.query).all(axis=-1) & ~sees_nonfinite
+    is_needed = (visible.any(axis=-2) & finite_key)[..., None]
+    query = _zero_nonfinite(operands.query)
+    held_key, held_value = _zero_nonfinite(operands.key), _zero_nonfinite(operands.value)
+    key, value = np.where(is_needed, held_key, 0.0), np.where(is_needed, held_value, 0.0)
+    sizes = _measure_operands(query, _measure_keys(key, value))
+    held = _measure_operands(query, _measure_keys(held_key, held_value))
     return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes,
-                   held=held,
-                   bias=None if operands.bias is None else _zero_nonfinite(bias),
+                   held=held, bias=None if operands.bias is None else _zero_nonfinite(bias),
                    held_key=held_key)
 
 
@@ -492,8 +489,7 @@ def _zero_nonfinite(array: Array) -> Array:
 
 
 def add_extra_key(operands: Operands, extra: Array) -> Operands:
-    """The operands with one more key for each head: a key and a value of zeros, whose logit is
-    given, `extra` (H,).
+    """The operands with one more key for each head, of zeros, whose logit is `extra` (H,).
 
     A logit of -inf is a key that nobody sees.
     """
@@ -528,10 +524,11 @@ def _pad_keys(array: Array) -> Array:
 
 
 def extra_over_lse(problem: Problem) -> float | None:
-    """How far the logit of an extra key lies above the log-sum-exp of its row at most, whether or
-    not keys are visible; None without one.
+    """How far an extra key's logit lies above the log-sum-exp of its row at most; None without
+    one.
 
-    Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); the extra key's (H,).
+    All keys count, visible or not. Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); the
+    extra key's (H,).
     """
     extra = extra_key(problem)
     if extra is None:

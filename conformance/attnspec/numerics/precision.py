@@ -1,5 +1,6 @@
-"""Number formats, and where an implementation rounds: the one thing that a reference cannot know,
-and so the one thing that a subject declares.
+"""Defines precision classes: where an implementation rounds, and to which formats.
+
+That is the one thing that a reference cannot know, and so the one thing that a subject declares.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from attnspec.problems.problem import INPUTS, Array
 
 STORABLE, WEIGHTS = INPUTS, "weights"
 STORED_WORDS: Mapping[str, str] = {f"stored_{name}": name for name in (*STORABLE, WEIGHTS)}
-"""By the word of a precision class, what is stored as something else."""
+"""By the word of a precision class, what is stored in another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A rung of the ladder of rounding points: each grade has all roundings of the ones before it."""
+    """A rung of the ladder of rounding points: each has all roundings of the grades before it."""
 
     name: str
     meaning: str
@@ -50,32 +51,36 @@ GRADES: Mapping[str, Grade] = {
 
 USUAL_ULPS: Mapping[str, float] = MappingProxyType(
     {"exp_ulps": 3.0, "tanh_ulps": 5.0, "pow_ulps": 16.0, "sincos_ulps": 4.0})
-"""OpenCL's bounds for elementary functions, in ulps of whichever format they are computed in."""
+"""OpenCL's bounds for elementary functions, in ulps of the format in which they are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
     """The rounding points of a class, all of them for inputs of `dtype`.
 
-    output: what is handed back.  accumulate: both matrix products.  softmax: subtraction,
-    exponential, division.  row_sum: the accumulator of the softmax's denominator.  logits, weights:
-    what they are stored in.  prescale: what query (and key) are rounded to after being multiplied
-    by (part of) the scale.  scale: what the constant is rounded to.  logsumexp: what the logarithm
-    of the denominator is stored in, where weights are formed as exp(logit - logsumexp).
-    *_roundings: how many roundings there are of each (logits: one more with a bias). exp_ulps,
-    tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of float32 (of
-    float64 where they are computed in it), whatever else is declared.  tanh_by_exp: that tanh is
-    formed from an exponential, and its error is in ulps of 1.  block: keys per step of an online
-    softmax, at the least.  systematic: how small an error that is the same everywhere is kept:
-    `accumulator`, some units of what is computed in; `output`, a sixteenth of a unit of the output
-    (see `score.py`).
+    output: what is returned.  accumulate: both matrix products.
+    softmax: subtraction, exponential, division.
+    row_sum: the accumulator of the softmax's denominator.
+    logits, weights: what they are stored in.
+    prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.
+    scale: what the constant is rounded to.
+    logsumexp: what the logarithm of the denominator is stored in, where weights are formed as
+    exp(logit - logsumexp).
+    *_roundings: how many roundings there are of each (logits: one more with a bias).
+    exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap, in ulps of
+    float32 (of float64 where they are computed in it), whatever else is declared.
+    tanh_by_exp: that tanh is formed from an exponential, and its error is in ulps of 1.
+    block: keys per step of an online softmax, at the least.
+    systematic: how small an error that is the same everywhere is kept: `accumulator`, some units
+    of what is computed in; `output`, a sixteenth of a unit of the output (see `score.py`).
     angle: of a rotary embedding, its frequencies, their products with positions, cos and sin;
-    rotation: what cos and sin are stored in, and their products with features.  pow_ulps,
-    sincos_ulps: the documented errors of pow, and of cos and sin, in such ulps of 1.  dequantised:
-    what a code times its scale, and the scale itself, are rounded to.  bias_in_accumulator: the
-    bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere. stored_*:
-    of a kernel that stores others in the place of what it is given, or of its weights: how, as an
-    aspect reads it; None where it does not.
+    rotation: what cos and sin are stored in, and their products with features.
+    pow_ulps, sincos_ulps: the documented errors of pow, and of cos and sin, in such ulps of 1.
+    dequantised: what a code times its scale, and the scale itself, are rounded to.
+    bias_in_accumulator: the bias may seed the sum of products.
+    flushes_subnormals: they may become 0 anywhere.
+    stored_*: the format in which a kernel stores an array, or its weights, as an aspect reads it;
+    None where it stores what it is given.
     """
 
     grade: str
@@ -114,27 +119,26 @@ class Precision:
 
     @property
     def stored_formats(self) -> Mapping[str, StoredForm]:
-        """How each array is stored that is stored as something else, by its name; `weights` among
-        them.
-        """
+        """By name, the formats of the arrays, or weights, that are stored in another one."""
         formats = {name: getattr(self, word) for word, name in STORED_WORDS.items()}
         return {name: each for name, each in formats.items() if each is not None}
 
     def without_stored(self) -> Precision:
-        """The same class, but that all is stored as it is."""
+        """The same class, without the formats in which a kernel stores its arrays."""
         return replace(self, stored_query=None, stored_key=None, stored_value=None,
                        stored_weights=None)
 
     def __str__(self) -> str:
-        base = precision_of_grade(self.grade, self.dtype)
-        told = [f"{name} {_format_value(getattr(self, name))}" for name in PRECISION_WORDS
-                if name not in ("grade", "reason") and getattr(self, name) != getattr(base, name)]
-        return ", ".join((self.grade, *told))
+        base, words = precision_of_grade(self.grade, self.dtype), [self.grade]
+        for name in PRECISION_WORDS:
+            value = getattr(self, name)
+            if name not in ("grade", "reason") and value != getattr(base, name):
+                words.append(f"{name} {_format_value(value)}")
+        return ", ".join(words)
 
 
 class StoredForm(ABC):
-    """How an array, or the weights, are stored as something else, as a word of a class says it,
-    which an aspect reads.
+    """The format in which an array, or the weights, are stored; an aspect reads it from a word.
 
     divided, summed: of weights, they are divided by the sum of their row before, or by the sum of
     what is stored.
@@ -146,29 +150,28 @@ class StoredForm(ABC):
 
     @abstractmethod
     def entry_errors(self, entries: Array, precision: Precision) -> Array:
-        """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in
-        float64; infinite where nothing can be said.
+        """How far each entry (B,H,S,D) may be from what is read back, in float64; same shape.
+
+        Infinite where nothing can be said.
         """
 
     @abstractmethod
     def stored_sizes(self, entries: Array) -> Array | None:
-        """(B,H,S,D): no smaller than what is stored in the place of entries; None where these are
-        no smaller.
-        """
+        """(B,H,S,D): upper bounds of what is stored for the entries; None where they are these."""
 
     @abstractmethod
     def roundoff_again(self, precision: Precision) -> float:
-        """The roundoff of what is rounded where entries are read back."""
+        """The roundoff of the roundings when entries are read back."""
 
     @property
     @abstractmethod
     def roundings_again(self) -> int:
-        """How often that is rounded."""
+        """How often an entry is rounded when it is read back."""
 
     @property
     @abstractmethod
     def has_offset(self) -> bool:
-        """Whether something is taken off of larger numbers where entries are read back."""
+        """Whether something is subtracted from larger numbers when entries are read back."""
 
     @property
     @abstractmethod
@@ -183,7 +186,7 @@ class StoredForm(ABC):
     @property
     @abstractmethod
     def least_distance(self) -> float:
-        """Half the least distance of what may be stored, of weights."""
+        """Half the least distance of two numbers of the format, for weights."""
 
     @property
     @abstractmethod
@@ -191,22 +194,19 @@ class StoredForm(ABC):
         """The least weight that is rounded relatively."""
 
 
-def _read_stored(word: str, given: object) -> StoredForm:
-    """How something is stored, as the aspect reads it that knows such words."""
-    found: StoredForm = next(part for part in load_parts("stored_format")).read_stored(word, given)
-    return found
+def _read_stored(word: str, value: object) -> StoredForm:
+    """The format, as the aspect reads it that knows such words."""
+    stored: StoredForm = next(iter(load_parts("stored_format"))).read_stored(word, value)
+    return stored
 
 
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale",
-                "scale", "logsumexp",
-                "angle", "rotation", "dequantised")
+                "scale", "logsumexp", "angle", "rotation", "dequantised")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings",
-                "logsumexp_roundings",
-                "block")
+                "logsumexp_roundings", "block")
 WORDS_BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp",
-                       "block",
-                       "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
-"""Words that say nothing of where in between something is rounded."""
+                       "block", "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
+"""Words that do not say where, in between, something is rounded."""
 _ULPS_WORDS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
 _LARGEST_NUMBERS = {**dict.fromkeys(_ULPS_WORDS, 2**20), "block": 2**30}
 _MOST_ROUNDINGS = 64
@@ -218,16 +218,13 @@ VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
     **dict.fromkeys(_ULPS_WORDS, (0.5, 20, 940, 2**13, 2**17, 2**20)),
     **dict.fromkeys(_FLAG_WORDS, (False, True)),
     "systematic": SYSTEMATIC_CHOICES, **dict.fromkeys(STORED_WORDS, ())})
-"""Of each word, all values that it may take; of a number, the ends, and what is documented
-somewhere.
-"""
+"""By word, all values that it may take; of numbers, the ends and documented ones."""
 PRECISION_WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 
 @functools.cache
 def precision_of_grade(grade: str, dtype: DType) -> Precision:
-    """The class of a grade. A float32 or float64 subject has one class only: arithmetic in that
-    dtype throughout.
+    """The class of a grade. A float32 or float64 subject has one class: its dtype throughout.
 
     Scaling is counted once, where it costs most: in query (and key). So the roundings of the
     logits are those of the product alone, and those of the scale are the square root and its
@@ -237,21 +234,18 @@ def precision_of_grade(grade: str, dtype: DType) -> Precision:
         return Precision(grade, **dict.fromkeys(("dtype", *_DTYPE_WORDS), dtype))  # type: ignore[arg-type]  # by name
     # what a grade does not round is computed in float32
     rung, wide = int(grade[1:]), DType.FLOAT32
-    # since[n]: the dtype, from grade n on
-    since = [dtype if rung >= first else wide for first in range(5)]
+    # from_grade[n]: the dtype, from grade n on
+    from_grade = [dtype if rung >= first else wide for first in range(5)]
     return Precision(
-        grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3],
-        weights=since[1], prescale=since[2],
-        scale=since[3], logsumexp=since[4], angle=wide, rotation=since[3],
-        dequantised=since[3], logit_roundings=1 if rung >= 3 else 0,
-        prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2,
-        systematic="output")
+        grade, dtype, dtype, wide, softmax=from_grade[4], row_sum=wide, logits=from_grade[3],
+        weights=from_grade[1], prescale=from_grade[2], scale=from_grade[3],
+        logsumexp=from_grade[4], angle=wide, rotation=from_grade[3], dequantised=from_grade[3],
+        logit_roundings=int(rung >= 3), prescale_roundings=1 if rung >= 2 else 2,
+        scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
 def assumed_precision(dtype: DType) -> Precision:
-    """The class of a function that declares nothing: its own dtype throughout; in half precision,
-    grade G3.
-    """
+    """The class of a function that declares nothing: its own dtype, or G3 if that is half."""
     return precision_of_grade("G3" if DTYPES[dtype].is_half else "G0", dtype)
 
 
@@ -260,9 +254,10 @@ _RANGE_OF_FLOAT32 = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16,
 
 
 def with_range_of_float32(precision: Precision) -> Precision:
-    """The same class, but that no logit up to float32's largest overflows. Who has one at all that
-    float16 cannot hold stores it wider; what else float16 rounds has the range of bfloat16, which
-    rounds no finer.
+    """The same class, with a range in which no logit up to float32's largest overflows.
+
+    Who has a logit at all that float16 cannot hold stores it wider; what else float16 rounds has
+    the range of bfloat16, which rounds no finer.
     """
     wider = {word: dtype for word, dtype in _RANGE_OF_FLOAT32.items()
              if DTYPES[getattr(precision, word)].has_short_range}
@@ -270,8 +265,7 @@ def with_range_of_float32(precision: Precision) -> Precision:
 
 
 def declared_precision(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
-    """The class that a manifest declares for a dtype; with None, the one assumed of a bare
-    function.
+    """The class that a manifest declares for a dtype; None: the one assumed of a bare function.
 
     Raises ManifestError for an unknown word or value, and where a class looser than the assumed
     one gives no reason.
@@ -283,8 +277,8 @@ def declared_precision(declared: Mapping[str, object] | None, dtype: DType) -> P
         if word not in PRECISION_WORDS:
             raise ManifestError.unknown("word of a precision class", word, PRECISION_WORDS)
     base = _read_grade(declared.get("grade"), dtype)
-    changes = {word: _read_word(word, given) for word, given in declared.items() if word
-               != "grade"}
+    changes = {word: _read_word(word, value) for word, value in declared.items()
+               if word != "grade"}
     return _check_reason(replace(base, **_imply_words(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
@@ -301,13 +295,14 @@ def _words_in(text: str) -> Iterator[tuple[str, object]]:
         yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
 
 
-def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
-    """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what
-    count together.
+def looser_words(precision: Precision, other: Precision) -> tuple[str, ...]:
+    """The words in which a class rounds more, or more coarsely, than another.
+
+    The number of roundings and the format to which they go count together.
     """
     return tuple(word for word in PRECISION_WORDS
                  if word not in ("grade", "reason", *_ROUNDING_COUNTS.values())
-                 and _looseness(word, one) > _looseness(word, other))
+                 and _looseness(word, precision) > _looseness(word, other))
 
 
 _ROUNDING_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings",
@@ -337,9 +332,7 @@ def _read_grade(grade: object, dtype: DType) -> Precision:
 
 
 def _imply_words(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
-    """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums
-    no finer than that.
-    """
+    """What a coarse softmax implies: its inputs and outputs are rounded, and its sums, too."""
     softmax = changes.get("softmax")
     if not isinstance(softmax, DType) or DTYPES[softmax].roundoff <= DTYPES[base.softmax].roundoff:
         return {}
@@ -357,51 +350,47 @@ def _check_reason(precision: Precision) -> Precision:
     if looser and not precision.reason:
         words = ", ".join(f"{word} {_format_value(getattr(precision, word))}" for word in looser)
         raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the "
-                            "assumed one "
-                            f"({words}); give a reason: where the library documents it, "
-                            "or how it was established.")
+                            f"assumed one ({words}); give a reason: where the library documents "
+                            "it, or how it was established.")
     return precision
 
 
-def _read_word(word: str, given: object) -> object:
+def _read_word(word: str, value: object) -> object:
     if word in _DTYPE_WORDS:
         names = {dtype.value: dtype for dtype in DType}
-        if not isinstance(given, str) or given not in names:
-            raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", given, names)
-        return names[given]
+        if not isinstance(value, str) or value not in names:
+            raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", value, names)
+        return names[value]
     if word == "systematic":
-        return _read_choice(word, given, SYSTEMATIC_CHOICES)
+        if value not in SYSTEMATIC_CHOICES:
+            raise ManifestError.unknown(f"choice (of {word!r} in a precision class)", value,
+                                        SYSTEMATIC_CHOICES)
+        return value
     if word in STORED_WORDS:
-        return _read_stored(word, given)
-    kinds, wanted = _word_kind(word)
+        return _read_stored(word, value)
+    kinds, meaning = _word_kind(word)
     is_number = int in kinds
-    usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
-    if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
+    is_usable = isinstance(value, kinds) and not (is_number and isinstance(value, bool))
+    if not is_usable or (is_number and not float(str(value)) >= (1 if word == "block" else 0)):
         raise ManifestError(
-            f"{word!r} in a precision class must be {wanted}, not {quote_value(given)}.")
-    if is_number and float(str(given)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
-        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: "
-                            "a larger one would "
-                            "excuse any answer.")
-    return given
-
-
-def _read_choice(word: str, given: object, choices: tuple[str, ...]) -> str:
-    if given not in choices:
-        raise ManifestError.unknown(f"choice (of {word!r} in a precision class)", given, choices)
-    return str(given)
+            f"{word!r} in a precision class must be {meaning}, not {quote_value(value)}.")
+    if is_number and float(str(value)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
+        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {value}: "
+                            "a larger one would excuse any answer.")
+    return value
 
 
 def _word_kind(word: str) -> tuple[tuple[type, ...], str]:
-    """What a value must be, and how to say it."""
+    """The types that a value may have, and how a message says it."""
     if word in _FLAG_WORDS:
         return (bool,), "true or false"
     if word == "reason":
         return (str,), "text"
     if word in _ULPS_WORDS:
         return (int, float), "a number, not negative"
-    return (int,
-            ), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
+    if word == "block":
+        return (int,), "a whole number, at least 1"
+    return (int,), "a whole number, not negative"
 
 
 def _format_value(value: object) -> str:

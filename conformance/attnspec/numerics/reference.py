@@ -1,5 +1,4 @@
-"""The definition of attention, computed wider than any subject computes it, in blocks that stay in
-the cache.
+"""Computes attention by its definition, wider than any subject does, in blocks that fit the cache.
 
 Subjects of float64 are met with long double where the platform's is wider, all others with
 float64. Nothing here is told how a subject computes.
@@ -20,10 +19,12 @@ from attnspec.problems.problem import Array, Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What attention gives. (B,H,T,S): dots = query·key; bent_dots = scale·dots, bent where an
-    aspect bends them; logits = bent_dots + bias; shifted_logits = logits less the row's largest
-    attended one (hidden keys keep theirs); weights = exp(shifted_logits), 0 where hidden. total
-    (B,H,T): the sum of the weights. output (B,H,T,Dv).
+    """Attention by definition, step by step.
+
+    (B,H,T,S): dots = query·key; bent_dots = scale·dots, bent where an aspect bends them; logits =
+    bent_dots + bias; shifted_logits = logits less the row's largest attended one (hidden keys keep
+    theirs); weights = exp(shifted_logits), 0 where hidden. total (B,H,T): the sum of the weights.
+    output (B,H,T,Dv).
     """
 
     dots: Array
@@ -57,34 +58,37 @@ def is_wider(dtype: DType) -> bool:
 
 
 def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
-    """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get
-    zeros.
+    """Attention by its definition, in the arithmetic of `real`.
+
+    Rows without a visible key get zeros.
     """
     dots = _dot_products(operands.query, operands.key, real)
-    bent = dots * real(operands.scale)
+    bent_dots = dots * real(operands.scale)
     if operands.bend is not None:
-        bent = operands.bend.bend(bent, real)
-    logits = bent if operands.bias is None else bent + operands.bias
-    seen = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
-    largest = seen.max(axis=-1, keepdims=True, initial=-np.inf)
+        bent_dots = operands.bend.bend(bent_dots, real)
+    logits = bent_dots if operands.bias is None else bent_dots + operands.bias
+    visible_logits = logits
+    if operands.visible is not None:
+        visible_logits = np.where(operands.visible, logits, -np.inf)
+    largest = visible_logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
-    weights = np.exp(shifted if operands.visible is None
-                     else np.where(operands.visible, shifted, -np.inf))
+    exponents = shifted
+    if operands.visible is not None:
+        exponents = np.where(operands.visible, shifted, -np.inf)
+    weights = np.exp(exponents)
     total = weights.sum(axis=-1)
     output = (_dot_products(weights, operands.value.swapaxes(-1, -2), real)
               / np.where(total == 0, 1, total)[..., None])
-    return Truth(dots, bent, logits, shifted, weights, total, output)
+    return Truth(dots, bent_dots, logits, shifted, weights, total, output)
 
 
 def divisor(total: Array) -> Array:
-    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
+    """(B,H,T) or (B,H,T,1): the sum of a row, with 1 in place of a 0 that must not divide."""
     return np.where(total == 0, 1, total)
 
 
 def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
-    """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products. Long double has no BLAS; there einsum is
-    the faster loop.
-    """
+    """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products, as `multiply_wide` forms them."""
     if real is np.float64:
         product: Array = rows @ columns.swapaxes(-1, -2)
         return product
@@ -96,20 +100,16 @@ def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array
 
 
 BATCH_AT_ONCE = 2**16
-"""Entries of key and value of as many batch entries as go together: many small ones cost no more
-than one large one.
-"""
+"""Key and value entries of the batch entries in one block: many small ones go together."""
 
 KEYS_AT_ONCE = 2**21
-"""Entries of key and value of as many heads as go together."""
+"""Upper limit of the key and value entries of the heads in one block."""
 
 LOGITS_AT_ONCE = 2**18
-"""Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's
-keys alone do.
-"""
+"""Logits (B·H·T·S) of a block. A larger intermediate is one row's, or one head's keys."""
 
 BlockSlices = tuple[slice, slice, slice]
-"""Where a block lies along the axes B, H and T of the whole."""
+"""The place of a block along the axes B, H and T of the whole."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,12 +122,10 @@ class ProblemBlock:
 
 def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
                rows: Array | None = None) -> Iterator[ProblemBlock]:
-    """All of a problem (None), or its `rows` along T, block by block, each with its place in
-    (B,H,T,…).
-    """
+    """The blocks of a problem, or of its `rows` along T, each with its place in (B,H,T,…)."""
     sizes = problem.sizes
-    every = np.arange(sizes.T) if rows is None else rows
-    T = len(every)
+    all_rows = np.arange(sizes.T) if rows is None else rows
+    T = len(all_rows)
     # so many batch entries go together, and of those that do so many heads
     size = problem.key.size + problem.value.size
     entries_at_once = sizes.B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * sizes.B // size
@@ -138,61 +136,63 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
         heads_at_once = min(LOGITS_AT_ONCE // max(1, B * T * sizes.S),
                             KEYS_AT_ONCE // max(1, B * sizes.S * (sizes.D + sizes.Dv)))
         for heads in _cut_length(sizes.H, max(1, min(heads_at_once, sizes.H))):
-            if heads == slice(0, sizes.H):
-                part = entries
-            else:
+            part = entries
+            if heads != slice(0, sizes.H):
                 part = _take_heads(entries, heads, conventions)
             # once for all queries of the part
             keys = prepare_keys(part, conventions)
-            # as many queries as go together with all heads of the part, in blocks that are as even as can be
-            together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
-            for queries in _cut_length(T, max(1, -(-T // max(1, -(-T // together))))):
-                chosen = rows if queries == slice(0, T) else every[queries]
-                operands = prepare_operands(part, conventions, scale_width, chosen, keys)
+            most = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
+            # blocks of queries that are as even as can be
+            count = max(1, -(-T // most))
+            for queries in _cut_length(T, max(1, -(-T // count))):
+                block_rows = rows if queries == slice(0, T) else all_rows[queries]
+                operands = prepare_operands(part, conventions, scale_width, block_rows, keys)
                 extra = extra_key(part)
-                yield ProblemBlock((batch, heads, queries),
-                                   operands if extra is None else add_extra_key(operands, extra))
+                if extra is not None:
+                    operands = add_extra_key(operands, extra)
+                yield ProblemBlock((batch, heads, queries), operands)
 
 
 def _cut_length(length: int, step: int) -> Iterator[slice]:
-    """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
+    """Slices of `step`, and of the rest, that cover a length; an empty one for a length of 0."""
     return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
 
 
 def _take_batch(problem: Problem, batch: slice) -> Problem:
-    """Some batch entries."""
+    """The problem with some of its batch entries."""
     return problem.but(query=problem.query[batch], key=problem.key[batch],
-                       value=problem.value[batch],
-                       **_slice_keywords(problem, "B", batch))
+                       value=problem.value[batch], **_slice_keywords(problem, "B", batch))
 
 
 def _take_cached_heads(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
-    """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an
-    index of each.
+    """Some heads of the past keys and values (B,Hkv,P,·), if there are any.
+
+    heads: a slice, or the index of each (H,).
     """
     arrays = {name: getattr(problem, name) for name in CACHED}
     return {name: None if array is None else array[:, heads] for name, array in arrays.items()}
 
 
 def _take_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
-    """Some query heads, each with a key/value head to itself."""
-    own = key_heads(problem, conventions)
-    chosen = heads if own is None else own[heads]
-    return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen],
-                       value=problem.value[:, chosen],
+    """The problem with some query heads, each with a key/value head to itself."""
+    owners = key_heads(problem, conventions)
+    kv_heads = heads if owners is None else owners[heads]
+    return problem.but(query=problem.query[:, heads], key=problem.key[:, kv_heads],
+                       value=problem.value[:, kv_heads],
                        **{**_slice_keywords(problem, "H", heads),
-                          **_take_cached_heads(problem, chosen)})
+                          **_take_cached_heads(problem, kv_heads)})
 
 
 def _slice_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
-    """The arrays of keywords that have an axis of (B,H,T,S), with a part of it."""
+    """The arrays of keywords that have an axis of (B,H,T,S), cut along it."""
     return {name: _slice_axis(getattr(problem, name), len(axes) - axes.index(axis), some)
             for name, axes in AXES.items() if axis in axes}
 
 
 def _slice_axis(array: Array | None, from_last: int, some: slice) -> Array | None:
-    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or
-    of lengths (B,); one that all share is handed on whole.
+    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S), or of lengths (B,).
+
+    An axis of length 1, along which the array is broadcast, stays whole.
     """
     if array is None or array.ndim < from_last or array.shape[-from_last] == 1:
         return array
@@ -201,22 +201,21 @@ def _slice_axis(array: Array | None, from_last: int, some: slice) -> Array | Non
 
 def join_blocks(shape: tuple[int, int, int],
                 found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
-    """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those
-    without any axis longer than 0 stand for what was not asked for, and stay as they are.
+    """Joins the arrays of blocks, by name, to (B,H,T,…); `shape` is (B,H,T).
+
+    Arrays without any axis longer than 0 stand for what was not asked for, and stay so.
     """
     whole: dict[str, Array] = {}
     for place, arrays in found:
         if tuple(each.stop - each.start for each in place) == shape:
             return arrays
         for name, array in arrays.items():
+            if not any(array.shape):
+                whole.setdefault(name, array)
+                continue
             if name not in whole:
-                is_all = not any(array.shape)
-                if is_all:
-                    whole[name] = array
-                else:
-                    whole[name] = np.empty((*shape, *array.shape[3:]), array.dtype)
-            if whole[name] is not array and any(array.shape):
-                whole[name][place] = array
+                whole[name] = np.empty((*shape, *array.shape[3:]), array.dtype)
+            whole[name][place] = array
     return whole
 
 
@@ -247,21 +246,24 @@ class Differentials:
 
 def differentiate(operands: Operands, truth: Truth, grad: Array,
                   factor: Array | None = None) -> Differentials:
-    """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows
-    that see no key have zeros throughout. factor (B,H,T,S): what weights are multiplied by before
-    they meet the values, as in the truth.
+    """The differentials of one block, in the arithmetic of the truth.
+
+    grad: the output's gradient (B,H,T,Dv). Rows that see no key have zeros throughout. factor
+    (B,H,T,S): what weights are multiplied by before they meet the values, as in the truth.
     """
-    real, seen = truth.output.dtype, operands.visible_array()
+    real, visible = truth.output.dtype, operands.visible_array()
     grad = grad.astype(real)
-    weights = np.where(seen, truth.weights, 0) / divisor(truth.total)[..., None]
+    weights = np.where(visible, truth.weights, 0) / divisor(truth.total)[..., None]
     products = multiply_wide(grad, operands.value.swapaxes(-1, -2))
-    products = products if factor is None else products * factor
+    applied_weights = weights
+    if factor is not None:
+        products = products * factor
+        applied_weights = weights * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
-    apart = np.where(seen, products - delta, 0)
-    logits, slope = weights * apart, _slope(operands, truth)
-    applied = weights if factor is None else weights * factor
-    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad,
-                         applied)
+    centred_products = np.where(visible, products - delta, 0)
+    logits, slope = weights * centred_products, _slope(operands, truth)
+    return Differentials(weights, products, centred_products, logits, logits * slope, slope,
+                         delta, grad, applied_weights)
 
 
 def _slope(operands: Operands, truth: Truth) -> Array:
@@ -272,8 +274,9 @@ def _slope(operands: Operands, truth: Truth) -> Array:
 
 
 def multiply_wide(one: Array, other: Array) -> Array:
-    """(…,T,·), (…,·,S) -> (…,T,S): a product in the arithmetic of the first. Long double has no
-    BLAS; there einsum is the faster loop.
+    """(…,T,·), (…,·,S) -> (…,T,S): a product in the arithmetic of the first.
+
+    Long double has no BLAS; there einsum is the faster loop.
     """
     if one.dtype == np.float64:
         return np.asarray(one @ other)
@@ -285,17 +288,15 @@ def multiply_wide(one: Array, other: Array) -> Array:
 
 
 GATHERED_FROM = 2**13
-"""Entries of a head's values from which they are gathered row by row: below it, the loop costs
-more than the work.
-"""
+"""Entries of a head's values from which they are gathered row by row; below, the loop is dear."""
 
 COMPARED_AT_ONCE = 2**18
-"""Entries that are compared at once, so that they stay in the cache."""
+"""Upper limit of the entries that are compared at once, so that they stay in the cache."""
 
 
 def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Array, Array]:
-    """(·,Dv) each: the largest and smallest attended value (B,H,S,Dv) of each of the rows True in
-    `rows` (B,H,T).
+    """(·,Dv) each: the largest and smallest attended value (B,H,S,Dv) in each True row of `rows`
+    (B,H,T).
 
     visible: (B,H,T,S), None where every key is. A row that sees none has -inf and inf.
     """
@@ -318,42 +319,38 @@ def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Ar
 
 
 def _fill_range_of_row(value: Array, visible: Array, top: Array, bottom: Array) -> None:
-    """Of one row: value (S,Dv), visible (S,) -> top and bottom (Dv,), filled in."""
-    attended = value[visible]  # gathered, they stay in the cache
-    attended.max(axis=0, initial=-np.inf, out=top)
-    attended.min(axis=0, initial=np.inf, out=bottom)
+    """Fills top and bottom (Dv,) for one row: value (S,Dv), visible (S,)."""
+    attended_values = value[visible]  # gathered, they stay in the cache
+    attended_values.max(axis=0, initial=-np.inf, out=top)
+    attended_values.min(axis=0, initial=np.inf, out=bottom)
 
 
 def _fill_range_of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
-    """Of many rows: value (·,S,Dv), visible (·,S) -> top and bottom (·,Dv), filled in."""
-    seen = visible[..., None]
-    np.where(seen, value, -np.inf).max(axis=-2, initial=-np.inf, out=top)
-    np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
+    """Fills top and bottom (·,Dv) for many rows: value (·,S,Dv), visible (·,S)."""
+    visible = visible[..., None]
+    np.where(visible, value, -np.inf).max(axis=-2, initial=-np.inf, out=top)
+    np.where(visible, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
 
 
 def attended_hull(problem: Problem, conventions: Mapping[str, str],
-                  every: Iterator[ProblemBlock] | None = None,
-                  ) -> tuple[Array, Array]:
-    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0
-    where none is visible.  every: its blocks, where they say how far values are from those that are
-    read back.
+                  blocks: Iterator[ProblemBlock] | None = None) -> tuple[Array, Array]:
+    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64.
 
-    Of no use on rows that see what is not finite.
+    0 where none is visible; of no use on rows that see what is not finite.  blocks: of the
+    problem, where they say how far values are from those that are read back.
     """
-    every = every or cut_blocks(problem, conventions)
-    found = ((block.place, _block_hull(block.operands)) for block in every)
-    both = join_blocks((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
+    blocks = blocks or cut_blocks(problem, conventions)
+    hulls = ((block.place, _block_hull(block.operands)) for block in blocks)
+    both = join_blocks((problem.sizes.B, problem.sizes.H, problem.sizes.T), hulls)
     return both["low"], both["high"]
 
 
 def _block_hull(operands: Operands) -> dict[str, Array]:
-    """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0
-    where there is none.
-    """
+    """The least (`low`) and greatest (`high`) visible value, (B,H,T,Dv) each; 0 without one."""
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}
-    moved = 0.0 if operands.entry_errors is None else operands.entry_errors.value
-    both["high"][some], _ = attended_range(operands.value + moved, operands.visible, some)
-    _, both["low"][some] = attended_range(operands.value - moved, operands.visible, some)
+    error = 0.0 if operands.entry_errors is None else operands.entry_errors.value
+    both["high"][some], _ = attended_range(operands.value + error, operands.visible, some)
+    _, both["low"][some] = attended_range(operands.value - error, operands.visible, some)
     return both

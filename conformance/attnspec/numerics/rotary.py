@@ -1,5 +1,6 @@
-"""What an honest rotary embedding answers, and how far rounding may take it: docs/numerics.md
-derives each line.
+"""Says what an honest rotary embedding answers, and how far rounding may take it.
+
+docs/numerics.md derives each line.
 """
 
 from __future__ import annotations
@@ -25,15 +26,14 @@ INTERLEAVED = "interleaved"
 
 
 def is_interleaved(problem: RotaryProblem, conventions: Mapping[str, str]) -> bool:
-    """Whether features 2i and 2i+1 are a pair: where the flag says so, or who has no flag does it
-    by convention.
-    """
+    """Whether features 2i and 2i+1 are a pair, by the flag, or by convention without one."""
     return problem.interleaved or conventions.get(ROTARY_PAIRS) == INTERLEAVED
 
 
 def split_pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
-    """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are
-    turned.
+    """The first and the second features of the pairs, both (…,R), of an array (…,D).
+
+    width: how many features are turned.
     """
     if interleaved:
         return array[..., 0:width:2], array[..., 1:width:2]
@@ -42,8 +42,9 @@ def split_pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """A rotation, in the arithmetic of the truth. angle (B,1,T,R); first, second: the features of
-    the pairs (B,H,T,R).
+    """A rotation, in the arithmetic of the truth.
+
+    angle (B,1,T,R); first, second: the features of the pairs (B,H,T,R).
     """
 
     angle: Array
@@ -64,7 +65,7 @@ class Turn:
 
 def compute_turn(problem: RotaryProblem, conventions: Mapping[str, str],
                  real: type[np.floating]) -> Turn:
-    """The rotation that a problem asks for, by its definition."""
+    """The rotation of a problem, by its definition."""
     width = problem.width
     exponent = np.arange(0, width, 2).astype(real) / real(width)
     frequency = real(problem.base or DEFAULT_BASE) ** -exponent
@@ -75,8 +76,7 @@ def compute_turn(problem: RotaryProblem, conventions: Mapping[str, str],
 
 
 def frequency_error(base: float, width: int, precision: Precision) -> Array:
-    """(R,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm,
-    whichever is worse.
+    """(R,): the relative error of base^(-2i/r), by pow or by an exponential of a logarithm.
 
     The first one has none: at the exponent 0 both are exactly 1.
     """
@@ -92,55 +92,61 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
 
 
 def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> Array:
-    """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0,
-    and of the first pair wherever the position itself is exact.
+    """(B,1,T,R): how far a computed angle may be from the definition.
+
+    0 at position 0, and of the first pair wherever the position itself is exact.
     """
-    of = DTYPES[precision.angle]
+    dtype = DTYPES[precision.angle]
     places = problem.positions[:, None, :, None].astype(np.float64)
     # smaller ones are exact
-    converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)
+    conversion = np.where(np.abs(places) > 1 / dtype.roundoff, dtype.roundoff, 0.0)
     relative = 1 + frequency_error(problem.base or DEFAULT_BASE, problem.width, precision)
-    product = np.where(relative == 1, 0.0, of.roundoff)  # times 1 is exact
-    grown = relative * (1 + converted) * (1 + product) - 1
-    error = np.abs(angle) * grown + (np.abs(places) + 1) * of.underflow
+    product = np.where(relative == 1, 0.0, dtype.roundoff)  # times 1 is exact
+    growth = relative * (1 + conversion) * (1 + product) - 1
+    error = np.abs(angle) * growth + (np.abs(places) + 1) * dtype.underflow
     return np.asarray(np.where(places == 0, 0.0, error))
 
 
-def rotation_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
-    """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off`
-    (B,1,T,R).
+def rotation_allowance(turn: Turn, precision: Precision,
+                       angle_errors: Array) -> tuple[Array, Array]:
+    """How far the turned pairs may be off, both (B,H,T,R).
+
+    angle_errors: of their angles, (B,1,T,R).
     """
     # the chord: how far a vector of length 1 moves that is turned by the error
-    moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
-    size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
+    chord = 2 * np.sin(np.minimum(angle_errors, np.pi) / 2)
     # neither exceeds 1, however far the angle is off
-    cos, sin = (np.minimum(1.0, each) for each in size)
+    cos = np.minimum(1.0, np.abs(np.cos(turn.angle)) + chord)
+    sin = np.minimum(1.0, np.abs(np.sin(turn.angle)) + chord)
     first, second = np.abs(turn.first), np.abs(turn.second)
-    return tuple(_round_entry(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
-                 for out, one, two in zip(turn.turned_pairs, (first, second), (second, first),
-                                          strict=True))
+    first_out, second_out = (np.abs(each) for each in turn.turned_pairs)
+    error = chord * turn.radius
+    return (_round_entry(first_out, error, ((first, cos), (second, sin)), precision),
+            _round_entry(second_out, error, ((second, cos), (first, sin)), precision))
 
 
 def _round_entry(out: Array, error: Array, products: tuple[tuple[Array, Array], ...],
                  precision: Precision) -> Array:
-    """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of
-    two products of a feature with a cosine or sine of this size: their functions, storage,
-    products, sum, and what is returned.
+    """(B,H,T,R): the error of an entry, a sum of two products of a feature with a cosine or sine.
+
+    out: its size.  error: what the angle's error costs.  products: the sizes of feature and
+    function. The errors are those of functions, storage, products, sum, and what is returned.
     """
-    kept, returned = DTYPES[precision.rotation], DTYPES[precision.output]
+    storage, output = DTYPES[precision.rotation], DTYPES[precision.output]
     function = function_error(precision, "sincos_ulps", precision.angle)
     for feature, size in products:
-        stored = function + kept.roundoff * (size + function) + kept.underflow
-        error = (error + feature * stored + kept.roundoff * feature * (size + stored)
-                 + kept.underflow)
-    error = error + kept.roundoff * (out + error) + kept.underflow
-    return np.asarray(error + returned.roundoff * (out + error) + returned.underflow)
+        storage_error = function + storage.roundoff * (size + function) + storage.underflow
+        error = (error + feature * storage_error + storage.roundoff * feature * (size + storage_error)
+                 + storage.underflow)
+    error = error + storage.roundoff * (out + error) + storage.underflow
+    return np.asarray(error + output.roundoff * (out + error) + output.underflow)
 
 
 def norm_allowance(problem: RotaryProblem, precision: Precision,
                    conventions: Mapping[str, str]) -> Array:
-    """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the
-    angle, cos² + sin² is 1, so that of the angle's error nothing is left.
+    """(B,H,T,R): how far the norm of a turned pair may be from that of the pair.
+
+    Whatever the angle, cos² + sin² is 1, so that the angle's error does not matter.
     """
     turn = compute_turn(problem, conventions, np.float64)
     first, second = np.abs(turn.first), np.abs(turn.second)
@@ -152,24 +158,23 @@ def norm_allowance(problem: RotaryProblem, precision: Precision,
 
 
 def _count_classes(dtype: DType) -> int:
-    """How many classes err: the truth of a float64 subject does as well, where long double is no
-    wider.
-    """
+    """How many classes err: one, or two if the truth of a float64 subject is no wider."""
     return 1 if is_wider(dtype) else 2
 
 
 def expect_rotary(problem: RotaryProblem, precision: Precision, *,
                   conventions: Mapping[str, str]) -> Expectation:
-    """The truth and the allowance of a rotary embedding, both (B,H,T,D); what is not turned may
-    not change.
+    """The truth and the allowance of a rotary embedding, both (B,H,T,D).
+
+    Features that are not turned may not change.
     """
     real = wide_float(problem.dtype)
     with np.errstate(all="ignore"):  # what overflows is left out by `claimed`
         turn = compute_turn(problem, conventions, real)
         narrow = Turn(*(np.asarray(each, np.float64)
                         for each in (turn.angle, turn.first, turn.second)))
-        off = angle_error(problem, narrow.angle, precision)
-        slack = rotation_allowance(narrow, precision, off)
+        angle_errors = angle_error(problem, narrow.angle, precision)
+        slack = rotation_allowance(narrow, precision, angle_errors)
         if not is_wider(problem.dtype):
             own = assumed_precision(DType.FLOAT64)
             # the truth of a float64 subject rounds as it does where long double is no wider
@@ -177,28 +182,25 @@ def expect_rotary(problem: RotaryProblem, precision: Precision, *,
             slack = slack[0] + more[0], slack[1] + more[1]
     truth = _fill_pairs(problem, conventions, problem.x.astype(real), turn.turned_pairs)
     allowance = _fill_pairs(problem, conventions, np.zeros(truth.shape), slack)
-    claimed = _is_claimed(problem, allowance, precision)
-    found: dict[str, Array] = {**EMPTY_FIELDS, "output": truth, "output_allowance": allowance,
-                               "claimed": claimed,
-                               "output_claimed": claimed, "empty": np.zeros_like(claimed)}
-    return Expectation(**found)  # type: ignore[arg-type]  # by name
+    is_claimed = _is_claimed(problem, allowance, precision)
+    parts: dict[str, Array] = {
+        **EMPTY_FIELDS, "output": truth, "output_allowance": allowance, "claimed": is_claimed,
+        "output_claimed": is_claimed, "empty": np.zeros_like(is_claimed)}
+    return Expectation(**parts)  # type: ignore[arg-type]  # by name
 
 
 def _fill_pairs(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
-                turned: tuple[Array, Array]) -> Array:
-    """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
-    for place, values in zip(split_pairs(whole, problem.width,
-                                         interleaved=is_interleaved(problem, conventions)),
-                             turned,
-                             strict=True):
-        place[...] = values
+                pairs: tuple[Array, Array]) -> Array:
+    """An array (B,H,T,D) with these pairs (B,H,T,R) in place of its turned features."""
+    first, second = split_pairs(whole, problem.width,
+                                interleaved=is_interleaved(problem, conventions))
+    first[...], second[...] = pairs
     return whole
 
 
 def _is_claimed(problem: RotaryProblem, allowance: Array, precision: Precision) -> Array:
-    """(B,H,T): rows that are finite, of which no sum can overflow."""
-    held = (DTYPES[precision.rotation], DTYPES[precision.output])
+    """(B,H,T): the finite rows in which no sum can overflow."""
     most = np.abs(problem.x.astype(np.float64)).max(axis=-1)
     # each entry of a turned pair is a sum of two products
-    fits = 2 * most < min(each.largest for each in held)
+    fits = 2 * most < min(DTYPES[precision.rotation].largest, DTYPES[precision.output].largest)
     return np.asarray(fits & np.isfinite(allowance).all(axis=-1))

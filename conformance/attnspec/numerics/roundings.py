@@ -1,7 +1,7 @@
-"""A precision class as plain numbers: the relative and absolute errors that it puts on each step,
-forward and backward.
+"""Turns a precision class into numbers: the errors that it puts on each step, forward and
+backward.
 
-Where a backward pass rounds, besides where the forward pass does, is declared apart.
+What a backward pass rounds in addition is declared apart.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ ARGUMENT_ROUNDINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class InputErrors:
-    """What a subject may do to the entries of query, key and value before they meet, beyond its
-    own roundings.
+    """What a subject may do to the entries before they meet, beyond its own roundings.
 
     of_logits, of_values: relative, of each product of a query and a key entry, and of each value.
     logit_growth, value_growth: by how much the entries that it is handed may be larger than those
@@ -48,15 +47,16 @@ EXACT_INPUTS = InputErrors()
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding
+    """A precision class as plain numbers.
+
+    Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding
     each; prescale, scale, logits, biased_logits, weights and logsumexp (all roundings of that kind
     together; 0: no log-sum-exp is stored); argument and exp (of the exponential). Absolute, where
     something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output. What each
     storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not
-    rounded relatively.
-    inputs: what may happen to the entries before they meet.
-    stored_formats: by name, how arrays, and weights, are stored that are stored as something else.
-    precision: the class itself, from which an aspect works out the numbers of its own steps.
+    rounded relatively. inputs: what may happen to the entries before they meet. stored_formats: by
+    name, the formats of arrays, and weights, that are stored in another one. precision: the class
+    itself, from which an aspect computes the numbers of its own steps.
     """
 
     precision: Precision = field(compare=False)  # grades that round alike are alike
@@ -98,7 +98,7 @@ def roundings(precision: Precision) -> Roundings:
     output = DTYPES[precision.output]
     logits, weights = DTYPES[precision.logits], DTYPES[precision.weights]
     prescale, scale = DTYPES[precision.prescale], DTYPES[precision.scale]
-    stored = precision.logit_roundings
+    logit_roundings = precision.logit_roundings
     return Roundings(
         precision=precision,
         accumulate=accumulate.roundoff, softmax=softmax.roundoff,
@@ -108,14 +108,14 @@ def roundings(precision: Precision) -> Roundings:
         exp=exp_error(precision),
         prescale=compound(prescale.roundoff, precision.prescale_roundings),
         scale=compound(scale.roundoff, precision.scale_roundings),
-        logits=compound(logits.roundoff, stored),
+        logits=compound(logits.roundoff, logit_roundings),
         # the sum with a bias is stored once more, where logits are stored at all
-        biased_logits=compound(logits.roundoff, stored + 1 if stored else 0),
+        biased_logits=compound(logits.roundoff, logit_roundings + 1 if logit_roundings else 0),
         weights=compound(weights.roundoff, precision.weight_roundings),
         logsumexp=compound(DTYPES[precision.logsumexp].roundoff, precision.logsumexp_roundings),
         lost_product=lost_to_underflow(precision, precision.accumulate),
         lost_input=_lost_input(precision),
-        lost_logit=bool(stored) * (stored + 1) * lost_to_underflow(precision, precision.logits),
+        lost_logit=bool(logit_roundings) * (logit_roundings + 1) * lost_to_underflow(precision, precision.logits),
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
         lost_output=lost_to_underflow(precision, precision.output),
         largest_logit=min(accumulate.largest, logits.largest, softmax.largest),
@@ -128,26 +128,24 @@ def roundings(precision: Precision) -> Roundings:
 
 
 def exp_error(precision: Precision) -> float:
-    """The relative error of exp: a bound beyond 3 ulp is of a polynomial whose result is rounded
-    once more.
-    """
+    """The relative error of exp; beyond 3 ulp it is a polynomial's, and rounded once more."""
     # who is looser than usual has a polynomial of its own, and stores what comes of it
-    unrounded = precision.exp_ulps > USUAL_ULPS["exp_ulps"]
-    return function_error(precision, "exp_ulps", precision.softmax, more=int(unrounded))
+    has_polynomial = precision.exp_ulps > USUAL_ULPS["exp_ulps"]
+    return function_error(precision, "exp_ulps", precision.softmax, more=int(has_polynomial))
 
 
 def function_error(precision: Precision, word: str, computed_in: DType, *, more: int = 0) -> float:
-    """The error of an elementary function, with `more` ulps besides those that the word says; 1
-    ulp is two roundoffs.
+    """The relative error of an elementary function, with `more` ulps than the word says; 1 ulp is
+    2u.
 
     What is documented is documented of float32, or of float64 where it is computed in that. In a
     half format the function itself comes on top, to the ulps that are usual of any format: so the
     declared number means the same whichever format another word names.
     """
-    declared = 2 * (getattr(precision, word) + more)
+    ulps = 2 * (getattr(precision, word) + more)
     if not DTYPES[computed_in].is_half:
-        return float(declared * DTYPES[computed_in].roundoff)
-    return float(declared * DTYPES[DType.FLOAT32].roundoff
+        return float(ulps * DTYPES[computed_in].roundoff)
+    return float(ulps * DTYPES[DType.FLOAT32].roundoff
                  + 2 * USUAL_ULPS[word] * DTYPES[computed_in].roundoff)
 
 
@@ -157,44 +155,43 @@ def compound(roundoff: float, times: int) -> float:
 
 
 def lost_to_underflow(precision: Precision, dtype: DType) -> float:
-    """The absolute error of one underflow. Float16 is converted by hardware that flushes nothing."""
+    """The absolute error of one underflow. Hardware that converts float16 flushes nothing."""
     flushes = precision.flushes_subnormals and DTYPES[dtype].may_be_flushed
     return DTYPES[dtype].normal if flushes else DTYPES[dtype].underflow
 
 
 def _lost_input(precision: Precision) -> float:
+    loss = 0.0
     # a scaled query in float16 may change by 3e-8, however small it is
     if precision.prescale_roundings:
-        rounded = lost_to_underflow(precision, precision.prescale)
-    else:
-        rounded = 0.0
-    return max(rounded,
-               DTYPES[precision.accumulate].normal if precision.flushes_subnormals else 0.0)
+        loss = lost_to_underflow(precision, precision.prescale)
+    if precision.flushes_subnormals:
+        loss = max(loss, DTYPES[precision.accumulate].normal)
+    return loss
 
 
 def _lost_exp(precision: Precision) -> float:
-    """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded
-    from float32.
-    """
+    """What exp loses: a vectorised one may be 0 below the normal range, a half one is rounded."""
     of_softmax = DTYPES[precision.softmax]
-    return of_softmax.underflow if DTYPES[precision.softmax].is_half else of_softmax.normal
+    return of_softmax.underflow if of_softmax.is_half else of_softmax.normal
 
 
 @dataclass(frozen=True, slots=True)
 class BackwardPrecision:
-    """The rounding points of a backward pass. All count roundings to the dtype of the inputs,
-    unless they are flags.
+    """The rounding points of a backward pass: flags, and counts of roundings to the inputs' dtype.
 
-    weights: of P before its product with the output's gradient.  kept: of P as it meets dP -
-    delta.  products: of dP.  logits: of dS, and of what is behind a bend once more.  group: of a
-    head's dK and dV before those of its group are summed.  bias: of dBias before it is summed
-    along the axes along which the bias is broadcast.  results: of each gradient (where the scale
-    is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
-    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta
-    comes from the output, or from a P that was divided by its own sum.  partial: after so many
-    terms a partial sum of a gradient is stored in the dtype; 0 means never.  partial_biases: the
-    same of the gradient of a bias of a layer's projection.  reason: where this is documented, or
-    how it was established.
+    weights: of P before its product with the output's gradient.
+    kept: of P as it meets dP - delta.  products: of dP.
+    logits: of dS, and of what is behind a bend once more.
+    group: of a head's dK and dV before those of its group are summed.
+    bias: of dBias before it is summed along the axes along which the bias is broadcast.
+    results: of each gradient (where the scale is multiplied in afterwards, 2).
+    is_of_returned: delta is formed of the output as it is returned.
+    is_recomputed: P is formed anew, as exp(logit - logsumexp).
+    is_normalised: delta comes from the output, or from a P that was divided by its own sum.
+    partial: after so many terms a partial sum of a gradient is stored in the dtype; 0 means never.
+    partial_biases: the same of the gradient of a bias of a layer's projection.
+    reason: where this is documented, or how it was established.
     """
 
     weights: int = 1
@@ -212,9 +209,12 @@ class BackwardPrecision:
     reason: str = ""
 
     def __str__(self) -> str:
-        told = [f"{word} {getattr(self, word)}" for word in BACKWARD_WORDS
-                if word != "reason" and getattr(self, word) != getattr(_PLAIN_BACKWARD, word)]
-        return ", ".join(told)
+        return ", ".join(self.words_unlike(_PLAIN_BACKWARD))
+
+    def words_unlike(self, other: BackwardPrecision) -> list[str]:
+        """The words that differ from another class, each with its number: `kept 1`."""
+        return [f"{word} {getattr(self, word)}" for word in BACKWARD_WORDS
+                if word != "reason" and getattr(self, word) != getattr(other, word)]
 
 
 _PLAIN_BACKWARD = BackwardPrecision()
@@ -233,7 +233,7 @@ _BACKWARD_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE_BACKWARD,
 
 
 def assumed_backward(precision: Precision) -> BackwardPrecision:
-    """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
+    """The class of a backward pass that declares nothing, by its forward pass."""
     if DTYPES[precision.dtype].is_half:
         return _BACKWARD_OF_GRADES[precision.grade]
     return _PLAIN_BACKWARD
@@ -241,39 +241,33 @@ def assumed_backward(precision: Precision) -> BackwardPrecision:
 
 def declared_backward(declared: Mapping[str, object] | None,
                       precision: Precision) -> BackwardPrecision:
-    """The class that a manifest declares for the backward pass of a forward pass of this class.
+    """The class that a manifest declares for the backward pass of a forward class.
 
     Raises ManifestError for an unknown word or value, and where a class looser than the assumed
     one gives no reason.
     """
-    assumed = assumed_backward(precision)
-    for word in declared or {}:
+    assumed, words = assumed_backward(precision), declared or {}
+    for word in words:
         if word not in BACKWARD_WORDS:
             raise ManifestError.unknown("word of a backward precision class", word, BACKWARD_WORDS)
-    changes = {word: _read_backward_word(word, given) for word, given in (declared or {}).items()}
-    found = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
+    changes = {word: _read_backward_word(word, value) for word, value in words.items()}
+    backward = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
     looser = [word for word in BACKWARD_WORDS if word != "reason"
-              and _is_looser(word, found, assumed)]
-    if looser and not found.reason:
+              and _is_looser(word, backward, assumed)]
+    if looser and not backward.reason:
         raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser "
-                            "than the assumed one "
-                            f"({', '.join(looser)}); give a reason: where the library documents "
-                            "it, or how it was "
-                            "established.")
-    return found
+                            f"than the assumed one ({', '.join(looser)}); give a reason: where "
+                            "the library documents it, or how it was established.")
+    return backward
 
 
 def format_backward(precision: Precision, backward: BackwardPrecision) -> str:
-    """A class by its name: `G1`, or float32 and float64, which have one each, with the words that
-    differ from it.
+    """A class in words: `G1`, or the dtype for float32 and float64, with the words that differ.
 
     The name is that of the forward pass, from which whatever is not declared follows.
     """
-    assumed = assumed_backward(precision)
     name = precision.grade if DTYPES[precision.dtype].is_half else precision.dtype.value
-    others = (f"{word} {getattr(backward, word)}" for word in BACKWARD_WORDS
-              if word != "reason" and getattr(backward, word) != getattr(assumed, word))
-    return ", ".join((name, *others))
+    return ", ".join((name, *backward.words_unlike(assumed_backward(precision))))
 
 
 def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> bool:
@@ -284,20 +278,19 @@ def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> b
     return bool(mine > theirs)
 
 
-def _read_backward_word(word: str, given: object) -> object:
+def _read_backward_word(word: str, value: object) -> object:
     if word == "reason":
-        return str(given)
+        return str(value)
     if word not in _COUNT_WORDS and word not in _PARTIAL_WORDS:
-        if not isinstance(given, bool):
+        if not isinstance(value, bool):
             raise ManifestError(f"{word!r} in a backward precision class must be true or false, "
-                                f"not {quote_value(given)}.")
-        return given
+                                f"not {quote_value(value)}.")
+        return value
     most = _MOST_ROUNDINGS if word in _COUNT_WORDS else 2**30
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise ManifestError(f"{word!r} in a backward precision class must be a whole number from "
-                            f"0 to {most}, not "
-                            f"{quote_value(given)}.")
-    return given
+                            f"0 to {most}, not {quote_value(value)}.")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +298,15 @@ class BackwardRoundings:
     """A backward class as plain numbers.
 
     Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind
-    together); of_output: of the output of which delta is formed;  one: a single rounding to the
-    dtype of the inputs; bend_error: of all that is stored behind a bend;  scale: of a scale on both
-    sides, query and key.
+    together);
+    of_output: of the output of which delta is formed;
+    one: a single rounding to the dtype of the inputs;
+    bend_error: of all that is stored behind a bend;
+    scale: of a scale on both sides, query and key.
     Absolute: underflow, what one underflow in the dtype of the inputs loses; lost_logits, what dS
     loses; lost_inside, what one loses in a softmax whose format is coarser than the dtype, 0 if it
-    is not.  largest, largest_inside: what the dtype, and such a softmax, can hold.
+    is not.
+    largest, largest_inside: what the dtype, and such a softmax, can hold.
     """
 
     forward: Roundings
@@ -338,28 +334,25 @@ class BackwardRoundings:
 
 
 _SCALE_ROUNDINGS = 8
-"""Roundings of a scale that is split between query and key: root, reciprocal, root, and the
-products.
-"""
+"""Roundings of a scale that query and key share: root, reciprocal, root, and the products."""
 
 
 def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
-    """The numbers of a class, of inputs of the dtype of the forward class."""
+    """The numbers of a class, for inputs of the dtype of the forward class."""
     io, r = DTYPES[precision.dtype], roundings(precision)
     counts = {word: compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
     flushes = precision.flushes_subnormals and DTYPES[precision.dtype].may_be_flushed
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
     # slope, product and cap are formed in the softmax's format, and may be stored where logits are
-    bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
+    bend_error = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
     # a scale that is split meets both query and key, each with a root of it
     scale = compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
-    inside = DTYPES[precision.softmax]
+    softmax, lost_inside, largest_inside = DTYPES[precision.softmax], 0.0, math.inf
     # a softmax narrower than its inputs rounds P and dS on their way, and may overflow
-    is_coarser = inside.roundoff > io.roundoff
+    if softmax.roundoff > io.roundoff:
+        lost_inside = softmax.normal if flushes else softmax.underflow
+        largest_inside = softmax.largest
     return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff,
-                             bend_error=bent,
-                             scale=scale, underflow=io.normal if flushes else io.underflow,
-                             largest=io.largest,
-                             lost_inside=(inside.normal if flushes else inside.underflow)
-                             if is_coarser else 0.0,
-                             largest_inside=inside.largest if is_coarser else math.inf)
+                             bend_error=bend_error, scale=scale,
+                             underflow=io.normal if flushes else io.underflow, largest=io.largest,
+                             lost_inside=lost_inside, largest_inside=largest_inside)

@@ -1,5 +1,5 @@
-"""The self-normalised score test: a drift too small for any bound, seen because it is the same
-everywhere.
+"""Finds a drift that is too small for any bound, because it is the same everywhere: a
+self-normalised score test.
 
 An error per entry is at most a rounding; a drift of the scale by 1e-4 in bfloat16 is a fortieth of
 one. Summed against the direction in which it pushes, over hundreds of head slices with draws of
@@ -32,8 +32,10 @@ SHARED_PART = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Per head slice: the sum of errors against the direction, and what a drift of 1 would add to
-    it. Both (n,).
+    """Of each head slice, the sum of errors against the direction, and what a drift of 1 adds to
+    it.
+
+    Both are (n,).
     """
 
     score: Array
@@ -56,23 +58,24 @@ class Units:
                      / self.size.sum())
 
     def statistic(self, drift: float = 0.0) -> float:
-        """T: what is left of the scores after this drift, over the root of its squares. At most
-        sqrt(count) in size.
+        """T: the sum of the scores without this drift, over the root of their squares.
+
+        Its size is at most sqrt(count).
         """
         # under the drift that is true, what is left is symmetric about 0
-        left = self.score - drift * self.size
-        norm = float(np.sqrt(np.square(left).sum()))
-        return float(left.sum()) / norm if norm else 0.0
+        rest = self.score - drift * self.size
+        norm = float(np.sqrt(np.square(rest).sum()))
+        return float(rest.sum()) / norm if norm else 0.0
 
-    def least_statistic(self, within: float) -> float:
-        """The smallest |T| of all drifts up to `within`.
+    def least_statistic(self, most: float) -> float:
+        """The smallest |T| of all drifts up to `most`.
 
         0 where the estimate is one of them. Elsewhere |T| rises to one maximum with the distance
         from the estimate and falls from there, so that an end of the interval has the least.
         """
-        if abs(self.estimate) <= within:
+        if abs(self.estimate) <= most:
             return 0.0
-        return min(abs(self.statistic(drift)) for drift in (-within, within))
+        return min(abs(self.statistic(drift)) for drift in (-most, most))
 
 
 def threshold(rate: float, tests: int = 1) -> float:
@@ -86,14 +89,13 @@ def threshold(rate: float, tests: int = 1) -> float:
 
 
 def significance(statistic: float) -> float:
-    """The bound on the probability that symmetric errors give a |T| of this size or more."""
+    """An upper bound of the probability of such a |T| or more under symmetric errors."""
     return min(1.0, 2 * math.exp(-statistic * statistic / 2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drifts:
-    """Which way each drift pushes the output of some head slices: worked out once for all who are
-    put the problem.
+    """Which way each drift pushes the output of some head slices, for all answers to one problem.
 
     truth: (n,1,T,Dv), the output.  pushes: (n,E) each, E = T·Dv.  weight: (n,E), of each entry's
     error.
@@ -105,7 +107,7 @@ class Drifts:
     _own: dict[DirectionName, tuple[Array, Array]] = field(default_factory=dict)
 
     def units(self, direction: DirectionName, error: Array) -> Units:
-        """The units of a direction, one a head slice of error (B,H,T,Dv).
+        """The units of a direction, one for each head slice of error (B,H,T,Dv).
 
         The other directions are projected out of this one, unit by unit: a drift of theirs, of
         whatever size, adds nothing to these scores.
@@ -116,7 +118,7 @@ class Drifts:
         return Units((own * _flatten_slices(error)).sum(axis=-1), size)
 
     def _score_direction(self, direction: DirectionName) -> tuple[Array, Array]:
-        """(n,E), by what an error is multiplied, and (n,), what a drift of 1 scores."""
+        """(n,E), the factors of errors, and (n,), the score of a drift of 1."""
         others = np.stack([push for name, push in self.pushes.items() if name != direction],
                           axis=-1)
         own = _orthogonal_part(self.pushes[direction], others, self.weight)
@@ -124,11 +126,11 @@ class Drifts:
 
 
 def compute_drifts(weights: Array, value: Array, bias: Array | None = None, *,
-                   stored: float = 0.0) -> Drifts:
-    """The drifts of weights and bias (B,H,T,S) and value (B,H,S,Dv), a head slice each of the B·H.
+                   relative_rounding: float = 0.0) -> Drifts:
+    """The drifts of weights and bias (B,H,T,S) and value (B,H,S,Dv), in B·H head slices.
 
-    Weights and values are the truth. Only a problem with a bias has the direction `bias`.  stored:
-    a rounding of a weight over one of the output, for the typical size of an error.
+    Weights and values are the truth. Only a problem with a bias has the direction `bias`.
+    relative_rounding: of a weight over one of the output, for the typical size of an error.
     """
     truth = np.asarray(weights @ value)
     # directions and weights of errors need no more than float64, whatever the truth has
@@ -136,18 +138,18 @@ def compute_drifts(weights: Array, value: Array, bias: Array | None = None, *,
     pushes = {name: _flatten_slices(push)
               for name, push in _push_directions(weights, value, output, bias).items()}
     return Drifts(truth, pushes,
-                  1 / _flatten_slices(_typical_square(weights, value, output, stored)))
+                  1 / _flatten_slices(_typical_square(weights, value, output, relative_rounding)))
 
 
-def _typical_square(weights: Array, value: Array, output: Array, stored: float) -> Array:
-    """(B,H,T,Dv): tau², the square of an error's typical size in roundings of an output of size 1."""
+def _typical_square(weights: Array, value: Array, output: Array, relative_rounding: float) -> Array:
+    """(B,H,T,Dv): tau², the square of an error's typical size, in roundings of an output of 1."""
     squares = np.square(output)
-    return np.asarray(squares + stored**2 * (np.square(weights) @ np.square(value))
+    return np.asarray(squares + relative_rounding**2 * (np.square(weights) @ np.square(value))
                       + SHARED_PART * squares.mean(axis=(-2, -1), keepdims=True))
 
 
 def _flatten_slices(array: Array) -> Array:
-    """(B,H,T,Dv) -> (B·H,T·Dv): one row a head slice, in float64."""
+    """(B,H,T,Dv) -> (B·H,T·Dv): one row for each head slice, in float64."""
     return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
 
 
@@ -161,27 +163,24 @@ def _push_directions(weights: Array, value: Array, output: Array,
     """
     # but for what is common to a row, which has no covariance
     logits = np.log(np.where(weights > 0, weights, 1))
+    if bias is not None:
+        logits = logits - bias
     pushes: dict[DirectionName, Array] = {
-        "temperature": _key_value_covariance(logits if bias is None else logits - bias, weights,
-                                             value, output),
+        "temperature": _key_value_covariance(logits, weights, value, output),
         "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
-    if bias is None:
-        return pushes
-    return {**pushes, "bias": _key_value_covariance(bias, weights, value, output)}
+    if bias is not None:
+        pushes["bias"] = _key_value_covariance(bias, weights, value, output)
+    return pushes
 
 
-def _key_value_covariance(leaning: Array, weights: Array, value: Array, output: Array) -> Array:
-    """(B,H,T,Dv): of something (B,H,T,S) that each query has of each key, and the values, under
-    the weights.
-    """
-    leant = weights * leaning
+def _key_value_covariance(scores: Array, weights: Array, value: Array, output: Array) -> Array:
+    """(B,H,T,Dv): the covariance of scores (B,H,T,S) and values under the weights."""
+    leant = weights * scores
     return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * output)
 
 
 def _orthogonal_part(push: Array, others: Array, weight: Array) -> Array:
-    """A direction (n,E) = (B·H,T·Dv) less its projection on the others (n,E,k), in the inner
-    product of the weights, per unit.
-    """
+    """A direction (n,E) without its projection on the others (n,E,k), by the weights."""
     gram = np.einsum("nea,neb,ne->nab", others, others, weight, optimize=True)
     onto = np.einsum("nea,ne,ne->na", others, push, weight, optimize=True)
     # unit by unit: a drift of another direction then adds nothing to any score
@@ -193,30 +192,30 @@ def _orthogonal_part(push: Array, others: Array, weight: Array) -> Array:
 
 
 UNITS_OF_THE_ACCUMULATOR = 8
-"""Roundings that every entry of an answer may share: the scale 4 (root and reciprocal, of a scale
-split in two), the constants log2(e) and ln(2) of the exponential 1 each, and what its polynomial
-is off by on average 2 (1 ulp).
+"""Roundings that every entry of an answer may share.
+
+The scale has 4 (root and reciprocal, of a scale split in two), the constants log2(e) and ln(2) of
+the exponential 1 each, and its polynomial is off by 2 (1 ulp) on average.
 """
 
 CONSTANTS_OF_THE_EXPONENTIAL = 2
-"""log2(e) and ln(2), of an exponential in a half format. Its polynomial is evaluated in float32,
-and the scale has a format of its own; rounding to nearest has no mean.
+"""log2(e) and ln(2), of an exponential in a half format.
+
+Its polynomial is evaluated in float32, and the scale has a format of its own; rounding to nearest
+has no mean.
 """
 
 GUARDED_PART = 1 / 16
-"""Of a unit of the output: what truncation adds on average if four bits beyond the output's are
-kept.
-"""
+"""What truncation adds on average if four bits beyond the output's are kept, in its units."""
 
 _WORKING_WORDS = ("accumulate", "softmax", "row_sum")
 _STORAGE_WORDS = ("output", "weights", "logits", "prescale")
 
 
 def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
-                     scale_width: int | None = None,
-                     products: int = 0) -> float:
-    """How large a relative error may be that is the same everywhere: what a subject of this class
-    vouches for.
+                     scale_width: int | None = None, products: int = 0) -> float:
+    """How large an error that is the same everywhere may be, relatively, in a subject of this
+    class.
 
     Some units of the coarsest of what sums, exponentials and quotients are computed in, which is
     float32 at the coarsest: what is stored in a half format is rounded to nearest, without a mean.
@@ -230,11 +229,11 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
     """
     working = max(DTYPES[DTYPES[getattr(precision, word)].wide].roundoff
                   for word in _WORKING_WORDS)
-    halves = {precision.softmax, precision.row_sum, precision.accumulate}.intersection(HALF_DTYPES)
-    stored = max(DTYPES[dtype].roundoff
-                 for dtype in (*(getattr(precision, word) for word in _STORAGE_WORDS), *halves))
+    storages = {getattr(precision, word) for word in _STORAGE_WORDS}
+    storages |= {getattr(precision, word) for word in _WORKING_WORDS} & set(HALF_DTYPES)
+    storage = max(DTYPES[dtype].roundoff for dtype in storages)
     # rounding to nearest leaves u² a storage, since numbers above a power of two lie further apart
-    error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
+    error = UNITS_OF_THE_ACCUMULATOR * working + storage**2
     if precision.systematic == "output":
         error += GUARDED_PART * DTYPES[precision.output].roundoff
     if DTYPES[precision.softmax].is_half and direction != "gain":
@@ -250,26 +249,24 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
 
 def drift_of_sums(drifts: Drifts, direction: DirectionName, weights: Array, value: Array,
                   precision: Precision) -> float:
-    """The drift that sums in a half format may have, of weights (n,1,T,S) and values (n,1,S,Dv); 0
-    if none is one.
+    """The drift that sums in a half format may have, of weights (n,1,T,S) and values (n,1,S,Dv).
 
     A term that is smaller than half a unit of the partial sum is lost, always; see `lost_terms`.
     What that would do to the output is scored like any error, once for the sum with the values and
     once for the row's sum.
     """
-    found = 0.0
+    drift = 0.0
     if DTYPES[precision.accumulate].is_half:
-        found += abs(drifts.units(direction,
-                                  lost_terms(weights, precision.accumulate) @ value).estimate)
+        error = lost_terms(weights, precision.accumulate) @ value
+        drift += abs(drifts.units(direction, error).estimate)
     if DTYPES[precision.row_sum].is_half:
         total = lost_terms(weights, precision.row_sum).sum(axis=-1, keepdims=True)
-        found += abs(drifts.units(direction, (weights @ value) * total).estimate)
-    return found
+        drift += abs(drifts.units(direction, (weights @ value) * total).estimate)
+    return drift
 
 
 def lost_terms(weights: Array, dtype: DType) -> Array:
-    """Any shape: how much of each weight, at the most, a sum of weights in this format loses on
-    average, in any order.
+    """Any shape: how much of each weight a sum in this format loses on average, at the most.
 
     The sum is 1 at the most, and its numbers are h = 2u apart. Of a term x above h, the bits that
     are cut off have a smooth density f, and rounding to nearest is off by h²/24·f'/f on average,
@@ -277,5 +274,5 @@ def lost_terms(weights: Array, dtype: DType) -> Array:
     more than all of it.
     """
     u = DTYPES[dtype].roundoff
-    return np.asarray(np.minimum(weights,
-                                 u * u / (6 * np.maximum(weights, np.finfo(np.float64).tiny))))
+    mean_loss = u * u / (6 * np.maximum(weights, np.finfo(np.float64).tiny))
+    return np.asarray(np.minimum(weights, mean_loss))

@@ -1,7 +1,7 @@
-"""Which precision class explains what a subject answered, and whether a class is too wide.
+"""Says which precision class explains an answer, and whether a class is too wide.
 
 A fingerprint of a class is read off a panel of generic values. A class is too wide if plain
-mistakes conform under it. A plain mistake is an attention that no precision class may acquit: the
+mistakes conform under it. A plain mistake is an attention that no class may acquit: the
 definition's own answer to another problem, or its answer changed, rounded once. So nothing but the
 mistake is wrong with it, and a class under which one of them conforms says nothing.
 """
@@ -32,14 +32,15 @@ from attnspec.problems.make import as_dtype, make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
 DROPS_FROM = 64
-"""Keys, from which on the mistake in the number of keys is made."""
+"""The number of keys from which on a mistake drops one."""
 
 _FAMILIES = ("normal", "spread_logits", "log_normal", "uniform")
 SMALL_SIZES = Sizes(2, 4, 4, 8, 8, 8, 8)
 MANY_KEYS_SIZES = Sizes(2, 4, 4, 16, 64, 32, 32)
 SLICE_SIZES = (Sizes(30, 4, 4, 32, 32, 16, 16), Sizes(30, 4, 4, 16, 4, 16, 16))
-"""Head slices for the score test, a quarter of those that a run has: with all keys, and with so
-few that none is lost in a sum.
+"""Head slices for the score test, a quarter of those in a run.
+
+One has many keys, the other so few that no sum loses one.
 """
 
 Answer = Callable[[Problem], Array]
@@ -47,10 +48,12 @@ Answer = Callable[[Problem], Array]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """name: as a sentence says it ("…, conforms").  answer: what it gives to a problem, in
-    float64.  sizes, causal: of the problem on which single entries show it.  of_empty_row: whether
-    it shows in a row without keys.  is_everywhere: whether it moves all outputs, so that their mean
-    shows it, too.
+    """A plain mistake.
+
+    name: as a sentence says it ("…, conforms").  answer: its answer to a problem, in float64.
+    sizes, causal: of the problem on which single entries show it.
+    of_empty_row: whether it shows in a row without keys.
+    is_everywhere: whether it moves all outputs, so that their mean shows it, too.
     """
 
     name: str
@@ -62,17 +65,15 @@ class Mistake:
 
     @property
     def is_of_plain_calls(self) -> bool:
-        """Whether a call without a keyword shows it: those alone are surely held against what is
-        typical, too.
-        """
+        """Whether a call without keywords shows it, so that chance is asked as well."""
         return not self.causal and not self.of_empty_row
 
 
 def define(problem: Problem) -> Array:
     """(B,H,T,Dv): the output by definition."""
-    found = expect(problem, assumed_precision(problem.dtype), conventions={},
+    expectation = expect(problem, assumed_precision(problem.dtype), conventions={},
                    parts=frozenset({"output"}))
-    return np.asarray(found.output, np.float64)
+    return np.asarray(expectation.output, np.float64)
 
 
 def _scale_wrongly(problem: Problem) -> Array:
@@ -94,8 +95,8 @@ def _see_one_ahead(problem: Problem) -> Array:
 def _drop_last_key(problem: Problem) -> Array:
     """(B,H,T,Dv): the last key is not seen."""
     sizes = problem.sizes
-    seen = np.arange(sizes.S) < sizes.S - 1
-    return define(problem.but(mask=np.broadcast_to(seen, (sizes.T, sizes.S))))
+    is_seen = np.arange(sizes.S) < sizes.S - 1
+    return define(problem.but(mask=np.broadcast_to(is_seen, (sizes.T, sizes.S))))
 
 
 def _average(problem: Problem) -> Array:
@@ -128,9 +129,7 @@ MISTAKES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MistakeExample:
-    """A problem that shows a mistake, and what the mistake answers to it, in the dtype of the
-    problem.
-    """
+    """A problem that shows a mistake, with the wrong answer in the dtype of the problem."""
 
     problem: Problem
     answer: Array
@@ -138,7 +137,7 @@ class MistakeExample:
 
 @functools.cache
 def show_mistake(mistake: Mistake, dtype: DType) -> MistakeExample:
-    """The problem whose single entries show a mistake."""
+    """The problem whose single entries show a mistake, with its answer."""
     problem = _make_shown(mistake.sizes, dtype)
     if mistake.causal:
         problem = problem.but(causal=True)
@@ -149,13 +148,13 @@ def show_mistake(mistake: Mistake, dtype: DType) -> MistakeExample:
 
 @functools.cache
 def slice_problem(dtype: DType, sizes: Sizes) -> Problem:
-    """Head slices with draws of their own, as the clauses of drift have them."""
+    """Head slices, each with its own draws, as the clauses on drift have them."""
     return make_problem(_plain_recipe(sizes, ("spread_logits",)), dtype)
 
 
 @functools.cache
 def answer_slices(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
-    """(n,1,T,Dv): what a mistake answers to the head slices."""
+    """(n,1,T,Dv): a mistake's answer to the head slices."""
     return as_dtype(mistake.answer(slice_problem(dtype, sizes)), dtype)
 
 
@@ -169,31 +168,31 @@ def _plain_recipe(sizes: Sizes, families: tuple[str, ...]) -> Recipe:
 
 
 FALSE_ALARM = 1e-9
-"""Of the clauses of drift."""
+"""The false-alarm rate of the clauses on drift."""
 
 _DIRECTIONS: tuple[DirectionName, ...] = ("temperature", "gain", "mixing")
 
 
 def refuse_too_wide(precision: Precision) -> None:
-    """Raise ManifestError where some plain mistake conforms under the class. Formats of codes are
-    none that could be chosen wider: a class is looked at without them, and the verdict says what
-    they let pass.
+    """Raises ManifestError where a plain mistake conforms under the class.
+
+    Formats of codes could not be chosen wider: a class is looked at without them, and the verdict
+    says what they let pass.
     """
     precision = precision.without_stored()
     if not looser_words(precision, assumed_precision(precision.dtype)):
         return
-    acquitted = acquitted_by(precision)
-    if acquitted:
-        more = f" (and {len(acquitted) - 1} more mistakes as plain)" if len(acquitted) > 1 else ""
+    mistakes = acquitted_by(precision)
+    if mistakes:
+        more = f" (and {len(mistakes) - 1} more mistakes as plain)" if len(mistakes) > 1 else ""
         raise ManifestError(f"this precision class for {precision.dtype.value} ({precision}) "
-                            "is too wide: "
-                            f"{acquitted[0].name} conforms under it{more}. "
-                            "Declare no more than what the function "
-                            "rounds, each word with the format or the number that is documented.")
+                            f"is too wide: {mistakes[0].name} conforms under it{more}. "
+                            "Declare no more than what the function rounds, each word with the "
+                            "format or the number that is documented.")
 
 
 def acquitted_by(precision: Precision) -> tuple[Mistake, ...]:
-    """The plain mistakes that conform under a class, none of them if it says something."""
+    """The plain mistakes that conform under a class; there are none if it says something."""
     return _acquitted_by(replace(precision.without_stored(), reason=""))
 
 
@@ -203,9 +202,7 @@ def _acquitted_by(precision: Precision) -> tuple[Mistake, ...]:
 
 
 def is_detected(mistake: Mistake, precision: Precision) -> bool:
-    """Whether a single entry of a mistake's answer is beyond what the class allows, or the mean of
-    all entries is.
-    """
+    """Whether an entry of the mistake's answer, or the mean of all, exceeds the class."""
     if _is_beyond_the_bound(mistake, precision):
         return True
     return (mistake.is_everywhere
@@ -213,28 +210,27 @@ def is_detected(mistake: Mistake, precision: Precision) -> bool:
 
 
 def _is_beyond_the_bound(mistake: Mistake, precision: Precision) -> bool:
-    shown = show_mistake(mistake, precision.dtype)
-    expected = expect(shown.problem, precision, conventions={},
-                      parts=frozenset({"output", "typical"}))
-    apart = np.abs(shown.answer.astype(np.float64) - expected.output)
+    example = show_mistake(mistake, precision.dtype)
+    expectation = expect(example.problem, precision, conventions={},
+                         parts=frozenset({"output", "typical"}))
+    gap = np.abs(example.answer.astype(np.float64) - expectation.output)
+    allowance = expectation.output_allowance
     # clauses of chance put no keyword, so that they see plain calls alone
     if mistake.is_of_plain_calls:
-        allowance = expected.typical_allowance(FALSE_ALARM)
-    else:
-        allowance = expected.output_allowance
-    return bool((expected.claimed[..., None] & (apart > allowance)).any())
+        allowance = expectation.typical_allowance(FALSE_ALARM)
+    return bool((expectation.claimed[..., None] & (gap > allowance)).any())
 
 
 def _drifts_beyond(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool:
     problem = slice_problem(precision.dtype, sizes)
     if not expect(problem, precision, conventions={}, parts=frozenset({"output"})).claimed.all():
         return False
-    stored = DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
-    drifts = _slice_drifts(precision.dtype, sizes, stored)
+    relative_rounding = DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
+    drifts = _slice_drifts(precision.dtype, sizes, relative_rounding)
     error = _as_slices(answer_slices(mistake, precision.dtype, sizes)) - drifts.truth
     for direction in _DIRECTIONS:
-        declared = _declared_drift(drifts, direction, precision, sizes)
-        least = drifts.units(direction, error).least_statistic(declared)
+        declared_drift = _declared_drift(drifts, direction, precision, sizes)
+        least = drifts.units(direction, error).least_statistic(declared_drift)
         if least > threshold(FALSE_ALARM, len(SLICE_SIZES) + 1):
             return True
     return False
@@ -243,27 +239,28 @@ def _drifts_beyond(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool
 def _declared_drift(drifts: Drifts, direction: DirectionName, precision: Precision,
                     sizes: Sizes) -> float:
     weights, value = _slice_weights(precision.dtype, sizes)
-    is_of_logits = direction == "temperature"
-    return drift_of_sums(drifts, direction, weights, value, precision) + systematic_error(
-        precision, direction, scale_width=sizes.D if is_of_logits else None,
-        products=sizes.D if is_of_logits else 0)
+    of_sums = drift_of_sums(drifts, direction, weights, value, precision)
+    if direction == "temperature":
+        return of_sums + systematic_error(precision, direction, scale_width=sizes.D,
+                                          products=sizes.D)
+    return of_sums + systematic_error(precision, direction)
 
 
 @functools.cache
 def _slice_weights(dtype: DType, sizes: Sizes) -> tuple[Array, Array]:
-    """(n,1,T,S) and (n,1,S,Dv): the weights by definition, and the values, a head slice each."""
+    """(n,1,T,S) and (n,1,S,Dv): the weights by definition, and the values, of each head slice."""
     problem = slice_problem(dtype, sizes)
-    found = expect(problem, assumed_precision(dtype), conventions={}, parts=frozenset({"weights"}))
-    return _as_slices(found.weights), _as_slices(problem.value)
+    expectation = expect(problem, assumed_precision(dtype), conventions={}, parts=frozenset({"weights"}))
+    return _as_slices(expectation.weights), _as_slices(problem.value)
 
 
 @functools.cache
-def _slice_drifts(dtype: DType, sizes: Sizes, stored: float) -> Drifts:
-    return compute_drifts(*_slice_weights(dtype, sizes), stored=stored)
+def _slice_drifts(dtype: DType, sizes: Sizes, relative_rounding: float) -> Drifts:
+    return compute_drifts(*_slice_weights(dtype, sizes), relative_rounding=relative_rounding)
 
 
 def _as_slices(array: Array) -> Array:
-    """Any shape (B,H,·,·) as (n,1,·,·) in float64: batch entries and heads side by side."""
+    """An array (B,H,·,·) as (n,1,·,·) in float64, with batch entries and heads side by side."""
     return array.astype(np.float64).reshape(-1, 1, *array.shape[2:])
 
 
@@ -272,8 +269,8 @@ TYPICAL_PART = frozenset({"typical"})
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A class, and the worst error of the panel over what the class allows; it explains the panel
-    up to 1.
+    """A class, and the panel's worst error in units of what the class allows: 1 or less explains
+    it.
 
     Infinite where an entry is not finite, or where nothing lies in the domain of the class.
     """
@@ -288,34 +285,35 @@ class Fit:
 
 
 def tightest(fits: Sequence[Fit]) -> Fit | None:
-    """The first that explains the panel; `fits` go from the tightest to the loosest class."""
+    """The first fit that explains the panel.
+
+    fits: from the tightest to the loosest class.
+    """
     return next((fit for fit in fits if fit.explains_panel), None)
 
 
-def ladder(declared: Precision) -> Mapping[str, Precision]:
+def ladder(declared_class: Precision) -> Mapping[str, Precision]:
     """Classes by name, from the tightest to the loosest, for subjects of this dtype.
 
     What says nothing of rounding points (exp, blocks, subnormals) is taken from the declared
     class. The coarser classes of float32 and float64 are those of inputs, weights and softmax
     stored in a narrower format.
     """
-    if DTYPES[declared.dtype].is_half:
-        return {name: _with_declared_words(precision_of_grade(name, declared.dtype), declared)
+    if DTYPES[declared_class.dtype].is_half:
+        return {name: _with_declared_words(precision_of_grade(name, declared_class.dtype), declared_class)
                 for name in GRADES}
-    own = _with_declared_words(precision_of_grade("G0", declared.dtype), declared)
-    coarser = _COARSER[declared.dtype]
+    own = _with_declared_words(precision_of_grade("G0", declared_class.dtype), declared_class)
+    coarser = _COARSER[declared_class.dtype]
     rungs = {name: replace(own, **words) for name, words in coarser.items()}  # type: ignore[arg-type]  # by name
     return {own.dtype.value: own, **rungs}
 
 
-def _with_declared_words(rung: Precision, declared: Precision) -> Precision:
-    return replace(rung, **{word: getattr(declared, word) for word in WORDS_BESIDE_POINTS})
+def _with_declared_words(rung: Precision, declared_class: Precision) -> Precision:
+    return replace(rung, **{word: getattr(declared_class, word) for word in WORDS_BESIDE_POINTS})
 
 
 def _narrow_inputs(dtype: DType, roundings: int) -> Mapping[str, object]:
-    """Inputs in a narrower format. Queries and keys, then values and weights, lose `roundings`
-    roundings each.
-    """
+    """Inputs in a narrower format: two factors of each product lose `roundings` roundings each."""
     return {"prescale": dtype, "prescale_roundings": 2 * roundings, "weights": dtype,
             "weight_roundings": 2 * roundings}
 
@@ -335,34 +333,33 @@ _COARSER: Mapping[DType, Mapping[str, Mapping[str, object]]] = {
 }
 
 
-def fingerprint(problem: Problem, output: Array, declared: Precision, *,
+def fingerprint(problem: Problem, output: Array, declared_class: Precision, *,
                 conventions: Mapping[str, str],
                 scale_width: int | None, false_alarm: float) -> tuple[Fit, ...]:
-    """How well each class of the ladder explains an output (B,H,T,Dv) to a problem of generic
-    values.
+    """How well each class of the ladder explains an output (B,H,T,Dv) to generic values.
 
-    false_alarm: the chance, at most, that the class a subject is of does not explain it.
+    false_alarm: an upper limit of the chance that the subject's own class does not explain it.
     """
     return tuple(fit_class(problem, output, precision, name=name, conventions=conventions,
-                           scale_width=scale_width,
-                           false_alarm=false_alarm)
-                           for name, precision in ladder(declared).items())
+                           scale_width=scale_width, false_alarm=false_alarm)
+                           for name, precision in ladder(declared_class).items())
 
 
 def fit_class(problem: Problem, output: Array, precision: Precision, *, name: str,
-              conventions: Mapping[str, str],
-              scale_width: int | None, false_alarm: float) -> Fit:
+              conventions: Mapping[str, str], scale_width: int | None, false_alarm: float) -> Fit:
     """How well one class explains an output (B,H,T,Dv); see `fingerprint`."""
-    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width,
-                      parts=TYPICAL_PART)
-    allowance = expected.typical_allowance(false_alarm)
-    claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
-    return Fit(name, _worst_ratio(np.abs(output - expected.output)[claimed], allowance[claimed]))
+    expectation = expect(problem, precision, conventions=conventions, scale_width=scale_width,
+                         parts=TYPICAL_PART)
+    allowance = expectation.typical_allowance(false_alarm)
+    is_claimed = np.broadcast_to(expectation.claimed[..., None], output.shape)
+    gap = np.abs(output - expectation.output)
+    return Fit(name, _worst_ratio(gap[is_claimed], allowance[is_claimed]))
 
 
 def _worst_ratio(gap: Array, allowance: Array) -> float:
-    """The largest gap over its allowance, any shape; infinite where nothing is claimed or a gap is
-    not finite.
+    """The largest gap over its allowance, any shape.
+
+    Infinite where nothing is claimed, or a gap is not finite.
     """
     if not gap.size or not np.isfinite(gap).all():
         return float("inf")

@@ -1,1 +1,1 @@
-"""Probing: asks implementations and their variants all questions, as jobs, and compares the answers with manifests."""
+"""Asks implementations and variants all questions, and compares answers with manifests."""

@@ -1,6 +1,4 @@
-"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after
-the other.
-"""
+"""Makes jobs of probes: every subject and variant, at every dtype, is asked all questions."""
 
 from __future__ import annotations
 
@@ -34,18 +32,18 @@ class ProbeJob:
 
     @property
     def part(self) -> str:
-        """As in the record."""
+        """Returns the name of the part in the record."""
         return part_of_probe(self.variant)
 
     @property
     def id(self) -> str:
-        """The job's name."""
+        """Returns the job's name."""
         return f"{self.target}-{self.part}-{self.dtype}"
 
 
 def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
-    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody
-    knows yet which dtypes it supports; it has no variants.
+    """Yields the probes of each subject at every dtype, and of its variants at the first. A bare
+    function has no variants, and its dtypes are not known yet.
     """
     known = registered_subjects(plan.implementations)
     for target in dict.fromkeys(plan.targets):
@@ -56,12 +54,12 @@ def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
 
 
 def offered_dtypes(declaration: Declaration, plan: Plan) -> list[DType]:
-    """The dtypes at which a subject is probed."""
+    """Returns the dtypes at which a subject is probed."""
     return [dtype for dtype in declaration.dtypes if not plan.dtypes or dtype in plan.dtypes]
 
 
 def main_dtype(declaration: Declaration, plan: Plan) -> DType:
-    """The one of them at which everything is asked: float32, or the first that there is."""
+    """Returns the dtype at which everything is asked: float32, or the first."""
     return first_of(offered_dtypes(declaration, plan))
 
 
@@ -69,7 +67,7 @@ PROBE_JOBS = "attnspec.probing.jobs:ProbeJobs"
 
 
 class ProbeJobs:
-    """A source of jobs: each subject and variant is probed."""
+    """A source of jobs, each of which probes a subject or a variant."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
@@ -77,15 +75,15 @@ class ProbeJobs:
 
     @cached_property
     def spec(self) -> Spec:
-        """The law, which is not applied; the record names it."""
+        """Returns the spec, which is not applied; the record names it."""
         return load_spec(self.plan.spec, self.plan.spec_add)
 
     def items(self) -> tuple[ProbeJob, ...]:
-        """Every subject of the plan."""
+        """Returns the jobs of every subject of the plan."""
         return tuple(planned_probes(self.plan))
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """As it is."""
+        """Returns the header as it is."""
         return blank
 
     @cached_property
@@ -95,7 +93,7 @@ class ProbeJobs:
         return ProbeWorker(self.plan)
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject."""
+        """Returns what a report says of a subject."""
         return self._probe_worker.subject(target).card({}, {})
 
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
@@ -109,11 +107,11 @@ class ProbeJobs:
             return self.record_loss(job, JobFailure(str(problem)))
 
     def record_loss(self, job: ProbeJob, loss: JobFailure) -> SubjectProbed:
-        """Nothing was found out, and why."""
+        """Records why nothing was found out."""
         return SubjectProbed(job.target, job.variant, DType(job.dtype), (), lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
-        """How many answers contradict the manifest."""
+        """Counts how many answers contradict the manifest."""
         probes = [each for each in done if isinstance(each, SubjectProbed)]
         counts = {"answers": sum(len(each.found) for each in probes),
                   "contradictions": len(find_contradictions(probes)),
@@ -127,5 +125,5 @@ class ProbeJobs:
 
 
 def find_contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
-    """The answers that are not what the manifest says."""
+    """Returns the answers that are not what the manifest says."""
     return [found for each in probes for found in each.found if found.is_contradiction]

@@ -1,6 +1,4 @@
-"""Asks a subject and its variants all questions, and compares their answers where one switch is
-flipped.
-"""
+"""Asks a subject and its variants all questions, and compares them where a switch is flipped."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import expect, expect_layer
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import inputs, numbers, undeclared
@@ -32,8 +30,10 @@ AGREE, DIFFER = "agree", "differ"
 
 @dataclass(frozen=True, slots=True)
 class SwitchFlip:
-    """A problem on which a switch is flipped. `about`: the convention, and its form, that the
-    answer rests on.  is_implied: others ask the same and more; a glance leaves it out.
+    """A problem on which a switch is flipped.
+
+    settled_convention: the convention, and its form, that the answer rests on.  is_implied:
+    whether others ask the same and more; a glance leaves it out.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SwitchFlip:
 
     @property
     def question_text(self) -> str:
-        """The question."""
+        """Returns the question."""
         return f"Does the variant give the same answer as the subject itself: {self.problem_text}?"
 
 
@@ -64,7 +64,7 @@ def _grouped_normal_problem(asker: Asker) -> Problem:
 
 
 def _self_problem(asker: Asker, **features: bool) -> LayerProblem:
-    """A layer's own problem: one array is query, key and value."""
+    """Makes a layer's own problem: one array is query, key and value."""
     if asker.subject.declaration.kind is not Kind.LAYER:
         raise NotAsked("it is not a layer")
     limits = asker.subject.declaration.limits
@@ -76,9 +76,7 @@ def _self_problem(asker: Asker, **features: bool) -> LayerProblem:
 
 
 def _masked_self_problem(asker: Asker, visible: Array) -> LayerProblem:
-    """A layer's own problem with the mask (T,S) for every head, the way round that the subject
-    takes it.
-    """
+    """Makes a layer's own problem with the mask (T,S) for every head, as the subject takes it."""
     problem = _self_problem(asker)
     shape = (2, asker.heads, 1, 1)
     return problem.but(mask=np.tile(asker.fit_rows(visible) ^ asker.drops, shape))
@@ -105,8 +103,7 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
                ("causal_alignment", "")),
     SwitchFlip("mask", "a mask", _masked_problem),
     SwitchFlip("mask_causal", "a mask and the causal flag",
-               lambda asker: _masked_problem(asker).but(causal=True),
-               ("mask_with_causal", "")),
+               lambda asker: _masked_problem(asker).but(causal=True), ("mask_with_causal", "")),
     SwitchFlip("mask_hidden_row", "a mask that hides a row",
                lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "mask"),
                ("hidden_row", "mask")),
@@ -114,8 +111,7 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
     SwitchFlip("bias_hiding", "a bias of -inf",
                lambda asker: hide_last_key(asker, normal_problem(asker, 4, 4), "bias")),
     SwitchFlip("bias_causal", "a bias and the causal flag",
-               lambda asker: _biased_problem(asker).but(causal=True),
-               ("mask_with_causal", "")),
+               lambda asker: _biased_problem(asker).but(causal=True), ("mask_with_causal", "")),
     SwitchFlip("bias_hidden_row", "a bias of -inf that hides a row",
                lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "bias"),
                ("hidden_row", "bias")),
@@ -137,26 +133,20 @@ SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
 
 
 class VariantPair:
-    """A subject and a variant of it at one dtype, each under its own precision class and
-    conventions.
-    """
+    """A subject and a variant at one dtype, each with its own precision class and conventions."""
 
     def __init__(self, base: Asker, variant: Asker) -> None:
         self._given = base, variant
 
     @cached_property
     def _judged_sides(self) -> list[tuple[Asker, Evaluator]]:
-        """Each with what it is held to. Finding that out asks the subject, so it waits for the
-        first question.
-        """
+        """Returns both with what each is held to; asking that waits for a question."""
         return [(asker.with_mask_polarity(drops=mask_drops(asker)),
                  Evaluator(asker.subject, asker.dtype))
                 for asker in self._given]
 
     def compare_flipped(self, flip: SwitchFlip) -> Reply:
-        """Whether the two agree; both answers, where they do not. Raises NotAsked where one of
-        them is not asked.
-        """
+        """Compares both answers. Raises NotAsked where one is not asked."""
         problem = flip.pose(self._judged_sides[0][0])
         base, variant = (_output_or_reply(asker, problem) for asker, _ in self._judged_sides)
         if isinstance(base, Reply) or isinstance(variant, Reply):
@@ -167,16 +157,14 @@ class VariantPair:
         return replace(_first_difference(base, variant, differs), claimed=self._flip_claim(flip))
 
     def _flip_claim(self, flip: SwitchFlip) -> str:
-        """A variant agrees, unless the two declare different conventions, or none."""
+        """Claims agreement, unless the two declare different conventions, or none."""
         name, form = flip.settled_convention
         declared = [asker.subject.declaration.conventions for asker, _ in self._judged_sides]
         said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
 
     def _differ_beyond_bounds(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
-        """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed
-        together, as far as the bounds claim to hold.
-        """
+        """Says where outputs, (B,H,T,Dv) or (B,T,M), differ by more than allowed."""
         allowed = [_output_slack(evaluator, problem, drops=asker.drops)
                    for asker, evaluator in self._judged_sides]
         with np.errstate(all="ignore"):
@@ -186,7 +174,7 @@ class VariantPair:
 
 
 def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
-    """The output, (B,H,T,Dv) or (B,T,M); of a call that fails the reply that says so."""
+    """Returns the output, (B,H,T,Dv) or (B,T,M), or the reply of a call that fails."""
     try:
         return asker.ask_output(problem)
     except Failed as failed:
@@ -194,14 +182,14 @@ def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
 
 
 def _describe_side(answer: Array | Reply) -> str:
-    """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
+    """Describes a reply, or an output (B,H,T,Dv) or (B,T,M), in words."""
     if isinstance(answer, Reply):
         return f"{answer.answer} ({answer.detail})"
     return f"gives {show_numbers(answer)}"
 
 
 def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
-    """The first entry of (B,H,T,Dv) or (B,T,M) that differs, and both numbers."""
+    """Returns the first entry of (B,H,T,Dv) or (B,T,M) that differs, and both numbers."""
     if not apart.any():
         return Reply(AGREE)
     place = tuple(int(index) for index in np.argwhere(apart)[0])
@@ -214,36 +202,34 @@ def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
 
 def _output_slack(evaluator: Evaluator, problem: AnyProblem, *,
                   drops: bool) -> tuple[Array, Array]:
-    """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is
-    claimed. A row that sees nothing holds zeros, NaN or a mean, so it is held to the roundings of
-    a mean.
+    """Returns how far an honest subject may be off, (B,H,T,Dv) or (B,T,M), and the rows where that
+    is claimed. A row that sees nothing holds zeros, NaN or a mean, so the roundings of a mean
+    bound it.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
-    expected = _expect_output(evaluator, meant)
-    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem)
-                              else expected.empty)
+    if isinstance(meant, LayerProblem):
+        expected = expect_layer(meant, evaluator.precision, conventions=evaluator.conventions)
+        empty = np.asarray(expected.empty.any(axis=1))
+    else:
+        expected = expect(meant, evaluator.precision, conventions=evaluator.conventions,
+                          parts=frozenset({"output"}),
+                          scale_width=evaluator.subject.scale_width(meant))
+        empty = np.asarray(expected.empty)
     of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest_output(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
 
-def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
-    if isinstance(problem, LayerProblem):
-        return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
-    return expect(problem, evaluator.precision, conventions=evaluator.conventions,
-                  parts=frozenset({"output"}),
-                  scale_width=evaluator.subject.scale_width(problem))
-
-
 def _largest_output(problem: AnyProblem) -> float:
-    """No output is larger: values, and what a layer's projections make of them."""
+    """Bounds the output by the values, and by a layer's projections of them."""
     largest = float(np.abs(problem.value.astype(np.float64)).max(initial=0.0))
     if isinstance(problem, LayerProblem):
         for name in ("value", "out"):
             weight, bias = (problem.params.get(f"{kind}_{name}") for kind in "wb")
-            largest *= 1.0 if weight is None else float(
-                np.abs(weight.astype(np.float64)).sum(axis=0).max())
-            largest += 0.0 if bias is None else float(np.abs(bias.astype(np.float64)).max())
+            if weight is not None:
+                largest *= float(np.abs(weight.astype(np.float64)).sum(axis=0).max())
+            if bias is not None:
+                largest += float(np.abs(bias.astype(np.float64)).max())
     return largest
 
 
@@ -259,24 +245,20 @@ PLAIN_QUESTIONS: tuple[Question, ...] = (
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS,
     *_questions_of_aspects("QUESTIONS"), inputs.MASK_POLARITY)
 ROTARY_QUESTIONS = _questions_of_aspects("ROTARY_QUESTIONS")
-"""Those that are put to rotary embeddings alone."""
+"""The questions that are put to rotary embeddings alone."""
 MASKED_QUESTIONS: tuple[Question, ...] = (
     *_questions_of_aspects("MASKED_QUESTIONS"), *numbers.PURITY_QUESTIONS,
     *numbers.BIT_QUESTIONS,
     *numbers.GRADIENT_QUESTIONS)
 RISKY_QUESTIONS: tuple[Question, ...] = (
     *_questions_of_aspects("RISKY_QUESTIONS"), *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
-"""Native code may die: of masks first of all, of what nobody has tried last. What was found before
-is kept.
-"""
+"""The questions of which native code may die: of masks first, the least tried last."""
 ALL_QUESTIONS = (*PLAIN_QUESTIONS, *MASKED_QUESTIONS, *RISKY_QUESTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed
-    of it.
-    """
+    """A question about to be put.  is_chance: whether chance answers, so nothing is claimed."""
 
     name: str
     question_text: str
@@ -285,7 +267,7 @@ class PendingQuestion:
     is_chance: bool = False
 
     def ask_question(self) -> Found | None:
-        """What is found out; None where the question cannot be put to the subject."""
+        """Returns what is found; None where the question cannot be put to the subject."""
         reply = reply_to(self.ask)
         if reply is None:
             return None
@@ -294,12 +276,10 @@ class PendingQuestion:
 
 
 def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None,
-                  whole: bool = True,
-                  brief: bool = False) -> Iterator[PendingQuestion]:
-    """Asks all questions of a subject at this dtype; nothing where it does not support the dtype.
-    base: the subject whose variant this is: then it is told, too, where the two differ.  whole: all
-    questions, not only those that are asked at every dtype.  brief: of a variant only where the two
-    differ.
+                  whole: bool = True, brief: bool = False) -> Iterator[PendingQuestion]:
+    """Yields all questions of a subject at a dtype that it supports.  base: the subject whose
+    variant this is, which is compared.  whole: whether to ask all questions, not only those for
+    every dtype.  brief: whether to ask a variant only for differences.
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
@@ -343,23 +323,20 @@ def _pend_question(question: Question, asker: Asker) -> PendingQuestion:
 
 
 class ProbeWorker:
-    """Remembers the subjects that it has loaded."""
+    """Loads subjects, keeps them, and probes them."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._subjects: dict[str, Subject] = {}
 
     def subject(self, target: str) -> Subject:
-        """The subject of this name. Raises AttnspecError where it cannot be had."""
+        """Returns the subject of this name. Raises AttnspecError where it cannot be had."""
         if target not in self._subjects:
             self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
     def probe(self, target: str, variant: str, dtype: DType, *, whole: bool) -> SubjectProbed:
-        """All that is found out at this dtype; nothing where the subject does not support it.
-
-        whole: everything is asked.
-        """
+        """Probes a subject or variant at a dtype that it supports.  whole: asks everything."""
         began = time.perf_counter()
         base = self.subject(target)
         subject = base.variant(variant) if variant else base

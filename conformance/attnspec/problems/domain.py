@@ -1,5 +1,6 @@
-"""Which problems a clause speaks of. Importing this needs no NumPy: the spec's `given` is checked
-against `domain`.
+"""Says which problems a clause is about.
+
+Importing this needs no NumPy: the spec's `given` is checked against `domain`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
 from attnspec.core.nouns import Kind as Poses
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out",
-               "logit_read_out",
-               "worked_example", "acceptance", "score", "generic",
+               "logit_read_out", "worked_example", "acceptance", "score", "generic",
                "long", "panel", "rotary", "dropout", "features"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
@@ -30,8 +30,7 @@ FamilyName = Literal[
     "one_hot_values",
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
-    "worked_example",
-    "spread_logits", "beyond_float16"]
+    "worked_example", "spread_logits", "beyond_float16"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed",
                    "banded",
                    "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
@@ -40,8 +39,7 @@ BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "larg
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
 SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
     {"gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query",
-     "worked_example",
-     "spread_logits", "beyond_float16"})
+     "worked_example", "spread_logits", "beyond_float16"})
 # Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
 SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
 # A bias that holds -inf is a mask, and a clause must ask for it.
@@ -78,9 +76,7 @@ MASK_AXES: Mapping[MaskName, str] = {
 
 @dataclass(frozen=True)
 class Domain:
-    """The problems of a clause, with every name looked up. Made by `domain`, which documents the
-    fields.
-    """
+    """The problems of a clause, with every name looked up. `domain` makes and documents it."""
 
     kind: Kind
     always: frozenset[str]
@@ -114,30 +110,37 @@ class Domain:
         return Poses.LAYER if self.kind in {"layer", "acceptance"} else Poses.ATTENTION
 
     def always_within(self, limits: Limits) -> frozenset[str]:
-        """The keywords of every case, with those that the subject takes them with only, if the
-        clause offers these.
+        """The keywords of every case on a subject, with those that it requires beside them.
+
+        Without these where the clause does not offer them.
         """
-        brought = self.always.union(*map(limits.brings, self.always))
-        return brought if brought <= self.always | self.sometimes else self.always
+        keywords = self.always.union(*map(limits.brings, self.always))
+        return keywords if keywords <= self.always | self.sometimes else self.always
 
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
-        """The masks that the subject takes; all of them where it takes none, for its refusal to
-        say why.
+        """The masks that the subject takes.
+
+        All where it takes none of them, so that its refusal says why.
         """
-        return (tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes))
-                or self.masks)
+        axes = set(limits.mask_axes)
+        return tuple(name for name in self.masks if set(MASK_AXES[name]) <= axes) or self.masks
 
 
 def spell_domain(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. What most clauses do not
-    say (keywords that most subjects do not take, wide values) is left out, so that the seed is the
-    same as before it could be said.
+    """The domain as text, the same in every process: sets have no order of their own.
+
+    What most clauses do not say (uncommon keywords, wide values) is left out, so that it does not
+    change the seeds of the others.
     """
     plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
-    # what is left out of the text leaves the seeds of older clauses as they are
-    left_out = {"values", *(["min_value_width"] if domain.min_value_width == 1 else [])}
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in left_out)
-    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
+    values = []
+    for each in fields(plain):
+        value = getattr(plain, each.name)
+        # what is left out of the text leaves the seeds of older clauses as they are
+        if each.name == "values" or (each.name == "min_value_width" and value == 1):
+            continue
+        values.append(sorted(value) if isinstance(value, frozenset) else value)
+    return repr(values)
 
 
 # What a kind fixes unless the clause says otherwise.
@@ -178,45 +181,47 @@ def domain(
     min_value_width: int = 1,
     **lists: Unpack[RotaryLists],
 ) -> Domain:
-    """The problems that a clause speaks of.
+    """The problems that a clause is about.
 
-    kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose. always,
-    sometimes: optional keywords in use in every case, or in about half (only if the subject takes
-    them).  lengths: how T and S compare.  grouped: whether query heads share key/value heads.
+    kind: plain attention, a layer, a rotary embedding, or a problem built for one purpose.
+    always, sometimes: optional keywords that are used in every case, or in about half (only if the
+    subject takes them).
+    lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose,
     and for problems judged by a law of chance (generic, long, panel) all with a structure.
-    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a
-    memory), or one. min_*: the least B, H, T, S, D and Dv.  A list in the plural of another
-    keyword's name: the values of that keyword. Raises SpecError for a keyword that does not exist,
-    and for what the kind of problem cannot have.
+    scales: values of the keyword `scale`.
+    inputs: whether a layer is fed three arrays, two (a memory), or one.
+    min_*: the least B, H, T, S, D and Dv. A list in the plural of another keyword's name: the
+    values of that keyword.
+
+    Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot
+    have.
     """
     if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
         raise TypeError(f"domain() got an unexpected keyword argument {min(unknown)!r}")
-    known = _FAMILIES_OF_KIND.get(kind, ANY_FAMILY)
     if kind in {"layer", "acceptance"}:
         _check_layer_words(families, {*always, *sometimes})
     if kind in GENERIC_KINDS:
         _check_generic_words(kind, families, biases)
     if kind == "score":
         _check_score_words({*always, *sometimes})
+    if families == "any":
+        families = _FAMILIES_OF_KIND.get(kind, ANY_FAMILY)
+    if biases == "any":
+        biases = _BIASES_OF_KIND.get(kind, ANY_BIAS)
     return Domain(
         kind, _known_keywords(always, kind) | _KEYWORDS_OF_KIND.get(kind, frozenset()),
-        _known_keywords(sometimes, kind), lengths, grouped,
-        known if families == "any" else tuple(families), _mask_names(kind, masks),
-        _BIASES_OF_KIND.get(kind, ANY_BIAS) if biases == "any" else tuple(biases),
-        _keyword_values(kind, VALUES["scale"], scales),
+        _known_keywords(sometimes, kind), lengths, grouped, tuple(families),
+        _mask_names(kind, masks), tuple(biases), _keyword_values(kind, VALUES["scale"], scales),
         inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS_OF_KIND.get(kind, 1)),
-        min_width,
-        min_value_width,
+        min_width, min_value_width,
         {name: _keyword_values(kind, values, lists.get(values.plural, "any"))
          for name, values in EVERY_VALUED.items()})
 
 
 def _check_layer_words(families: str | Sequence[str], keywords: set[str]) -> None:
-    """A layer's entries must stay exact through its projections, and a layer takes not every
-    keyword.
-    """
-    for name in () if families == "any" else families:
+    """Refuses families with inexact projections, and keywords that no layer takes."""
+    for name in _listed_names(families):
         if name not in LAYER_FAMILIES:
             raise SpecError("a layer cannot have the value family "
                             f"{name!r}.{hint(name, LAYER_FAMILIES)}")
@@ -225,33 +230,35 @@ def _check_layer_words(families: str | Sequence[str], keywords: set[str]) -> Non
             raise SpecError(f"a layer takes no keyword {name!r}.")
 
 
+def _listed_names(names: str | Sequence[str]) -> Sequence[str]:
+    return () if names == "any" else names
+
+
 def _check_generic_words(kind: Kind, families: str | Sequence[str],
                          biases: str | Sequence[str]) -> None:
-    """Structure makes roundings depend on each other, and then their law says nothing."""
-    for name in () if families == "any" else families:
-        if name not in GENERIC_FAMILIES:
-            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; "
-                            f"the value family {name!r} has a "
-                            f"structure.{hint(name, GENERIC_FAMILIES)}")
-    for name in () if biases == "any" else biases:
-        if name not in _BIASES_OF_KIND[kind]:
-            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; "
-                            f"the bias {name!r} has a "
-                            f"structure.{hint(name, _BIASES_OF_KIND[kind])}")
+    """Refuses structured entries, whose roundings depend on each other, so that no law holds."""
+    for what, names, known in (("value family", families, GENERIC_FAMILIES),
+                               ("bias", biases, _BIASES_OF_KIND[kind])):
+        for name in _listed_names(names):
+            if name not in known:
+                raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; "
+                                f"the {what} {name!r} has a structure.{hint(name, known)}")
 
 
 def _check_score_words(keywords: set[str]) -> None:
-    """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
+    """Refuses keywords for problems that look for a drift in plain logits of all keys."""
     for name in sorted(keywords & set(UNCOMMON)):
         raise SpecError("problems of kind 'score' use the plain logits of all keys, "
                         f"so they cannot have {name!r}.")
 
 
 def _keyword_values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
-    """What a keyword is drawn from: the clause's own list, or what its definition says."""
-    if own == "any":
-        return values.generic or values.usual if kind in GENERIC_KINDS else values.usual
-    return tuple(values.taken(value) for value in own)
+    """The values of a keyword: the clause's own list, or that of the keyword's definition."""
+    if own != "any":
+        return tuple(map(values.taken, own))
+    if kind in GENERIC_KINDS and values.generic:
+        return values.generic
+    return values.usual
 
 
 def _mask_names(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:
@@ -263,9 +270,9 @@ def _mask_names(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple
 
 
 def _known_keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
-    known = ROTARY if kind == "rotary" else KEYWORDS
+    keywords = ROTARY if kind == "rotary" else KEYWORDS
     for name in names:
-        if name not in known:
-            raise SpecError.unknown("keyword", name, known)
+        if name not in keywords:
+            raise SpecError.unknown("keyword", name, keywords)
     # a keyword that is given beside another is given wherever that is
     return frozenset({*names, *(BESIDE[name] for name in names if name in BESIDE)})

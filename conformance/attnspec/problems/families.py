@@ -1,8 +1,8 @@
-"""Value families: how the entries are made for one key/value head and the query heads it serves.
+"""Makes the entries of a problem. Each family fills a key/value head and the query heads it
+serves.
 
-A family turns random words into float64 entries, for n heads at once; `make` rounds them to the
-dtype under test. `generic` families have random mantissas and no structure: the bound for
-independent roundings holds on them.
+A family turns random words into float64 entries, for n heads at once. `generic` families have
+random mantissas and no structure: the bound for independent roundings holds on them.
 
 Random words are the same on every machine, and entries are made of them by operations that IEEE
 754 rounds in one way only.
@@ -10,12 +10,12 @@ Random words are the same on every machine, and entries are made of them by oper
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from statistics import NormalDist
 from typing import Any
 
@@ -37,9 +37,7 @@ _local = threading.local()
 
 
 def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
-    """Uniform random 32-bit integers of this shape; they follow from (seed, label) alone, as a
-    prefix of one stream.
-    """
+    """Uniform random 32-bit integers of this shape: a prefix of the stream of (seed, label)."""
     if not hasattr(_local, "generator"):
         _local.generator = np.random.PCG64(0)
     generator: np.random.PCG64 = _local.generator
@@ -64,54 +62,53 @@ _ENTRIES_AT_ONCE = 16384  # they stay in the cache: 4.4 ms became 1.6 ms at 262,
 
 
 def uniform_numbers(words: Words) -> Floats:
-    """Uniform numbers in [0, 1)."""
+    """Uniform numbers in [0, 1), in the shape of the words."""
     return words * 2.0**-32
 
 
 def whole_numbers(words: Words, low: int, high: int) -> Floats:
-    """Whole numbers low … high, at most 65,536 of them."""
+    """Whole numbers low … high, at most 65,536 of them, in the shape of the words."""
     # a product and a shift in the place of a division (Lemire)
     return ((words >> np.uint32(16)) * np.uint32(high - low + 1) >> np.uint32(16)) + float(low)
 
 
 def random_signs(words: Words) -> Floats:
-    """Random signs, +1 or -1."""
+    """Random signs, +1 or -1, in the shape of the words."""
     return 1.0 - 2.0 * (words & np.uint32(1))
 
 
 def next_words(words: Words) -> Words:
-    """Other words made from these, where one entry needs two."""
+    """Other words made from these, of the same shape, where one entry needs two."""
     # 2^32 over the golden ratio, an odd number: no two words become one
     return (words ^ (words >> np.uint32(15))) * np.uint32(2654435769)
 
 
 def normal_numbers(words: Words) -> Floats:
-    """N(0, 1), but for a density that is constant inside each of 4,096 cells of equal probability."""
+    """N(0, 1) in the words' shape; the density is constant in each of 4,096 equally likely cells."""
     flat = np.ascontiguousarray(words).reshape(-1)
-    filled = np.empty(flat.size)
+    numbers = np.empty(flat.size)
     start, slope = _quantiles()
     for first in range(0, flat.size, _ENTRIES_AT_ONCE):
         part = flat[first:first + _ENTRIES_AT_ONCE]
-        entries = filled[first:first + _ENTRIES_AT_ONCE]
+        entries = numbers[first:first + _ENTRIES_AT_ONCE]
         cell = (part >> np.uint32(20)).astype(np.intp)
         # no cell is out of range, and clipping takes it on trust
         slope.take(cell, out=entries, mode="clip")
         entries *= part & np.uint32(0xFFFFF)
         entries += start.take(cell, mode="clip")
-    return filled.reshape(words.shape)
+    return numbers.reshape(words.shape)
 
 
-@functools.cache
+@cache
 def _quantiles() -> tuple[Floats, Floats]:
-    """Where each cell starts, and how far one step of the lower bits goes.
+    """Where each cell starts, and how far one step of the lower bits goes: (cells,) each.
 
     The quantiles are rounded to 2^-40, which hides the last bit of the math library. The outermost
     cells, unbounded by nature, end where their second moment is that of the normal's tail.
     """
     law = NormalDist()
-    inner = np.round(np.array([law.inv_cdf(cell / _QUANTILE_CELLS)
-                               for cell in range(1, _QUANTILE_CELLS)]) * 2.0
-                     **40) * 2.0**-40
+    exact = np.array([law.inv_cdf(cell / _QUANTILE_CELLS) for cell in range(1, _QUANTILE_CELLS)])
+    inner = np.round(exact * 2.0**40) * 2.0**-40
     edge = float(inner[-1])
     second_moment = _QUANTILE_CELLS * edge * law.pdf(edge) + 1.0
     # (a² + ab + b²)/3 is the mean square of the uniform law on [a, b]
@@ -121,11 +118,10 @@ def _quantiles() -> tuple[Floats, Floats]:
 
 
 def gaussian_numbers(words: Words) -> Floats:
-    """N(0, 1) as exact as 32 bits allow (Box and Muller), for clauses that state a false-alarm
-    rate. Five times slower.
+    """N(0, 1), as exact as 32 bits allow (Box and Muller), in the shape of the words.
 
-    Rounded to multiples of 2^-24, so that the last bits of the math library's log and cos do not
-    show.
+    It is for clauses that state a false-alarm rate, and five times slower. Numbers are rounded to
+    multiples of 2^-24, so that the last bits of the math library's log and cos do not show.
     """
     # half a step above 0, whose logarithm is infinite
     radius = np.sqrt(-2.0 * np.log((words + 0.5) * 2.0**-32))
@@ -135,8 +131,9 @@ def gaussian_numbers(words: Words) -> Floats:
 
 
 def student_t(words: Words) -> Floats:
-    """Student's t with 2 degrees of freedom, whose quantile is (2p-1)/sqrt(2p(1-p)): the variance
-    is infinite.
+    """Student's t with 2 degrees of freedom, of infinite variance, in the shape of the words.
+
+    Its quantile is (2p-1)/sqrt(2p(1-p)).
     """
     # the middle of each step: neither 0 nor 1, where the quantile is infinite
     p = (words + 0.5) * 2.0**-32
@@ -144,8 +141,9 @@ def student_t(words: Words) -> Floats:
 
 
 def log_normal(words: Words, octaves: float) -> Floats:
-    """Either sign, mantissa uniform, exponent a rounded normal with this standard deviation
-    (powers of two).
+    """Numbers of either sign in the shape of the words.
+
+    The mantissa is uniform, the exponent a rounded normal with a standard deviation of `octaves`.
     """
     entries = uniform_numbers(next_words(words))
     entries += 1.0
@@ -154,16 +152,16 @@ def log_normal(words: Words, octaves: float) -> Floats:
     return entries
 
 
-@functools.cache
+@cache
 def _powers_of_two(octaves: float) -> Floats:
-    """The power of two that each cell of the normal law stands for."""
+    """(cells,): the power of two that each cell of the normal law stands for."""
     start, _ = _quantiles()
     exponents = np.rint(octaves * start - 0.5).astype(np.int32)
     return np.asarray(np.ldexp(1.0, exponents))
 
 
 def one_hot(words: Words) -> Floats:
-    """Rows with a single 1, at a place that the row's first word chooses."""
+    """Rows with a single 1, at a place that the row's first word chooses; the words' shape."""
     width = words.shape[-1]
     place = whole_numbers(words[..., :1], 0, width - 1)
     return np.asarray(np.arange(width) == place, np.float64)
@@ -171,8 +169,9 @@ def one_hot(words: Words) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class HeadWords:
-    """Random words for n heads: query (n,G,T,D), G = H/Hkv; key (n,S,D); value (n,S,Dv). The dtype
-    sets the range.
+    """Random words for n heads: query (n,G,T,D) with G = H/Hkv, key (n,S,D), value (n,S,Dv).
+
+    The dtype sets the range of the entries.
     """
 
     query: Words
@@ -191,8 +190,9 @@ Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the word
 
 @dataclass(frozen=True, slots=True)
 class EntryFamily:
-    """One way to make the entries of a problem, and its purpose.  overflows: its logits are to
-    overflow float16.
+    """A way to make the entries of a problem, and its purpose.
+
+    overflows: its logits are to overflow float16.
     """
 
     name: FamilyName
@@ -224,8 +224,7 @@ def _student_t(words: HeadWords) -> Entries:
 def _constant(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
     return (np.broadcast_to(query[..., :1, :], query.shape),
-            np.broadcast_to(key[:, :1], key.shape),
-            np.broadcast_to(value[:, :1], value.shape))
+            np.broadcast_to(key[:, :1], key.shape), np.broadcast_to(value[:, :1], value.shape))
 
 
 def _near_ties(words: HeadWords) -> Entries:
@@ -261,8 +260,8 @@ def _alternating_values(words: HeadWords) -> Entries:
 def _duplicated_keys(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
     n, S = key.shape[:2]
-    places = whole_numbers(words.key[:, :1, :1].repeat(3, axis=1)
-                           * np.array([[[1], [5], [25]]], np.uint32), 0, S - 1)
+    three_words = words.key[:, :1, :1].repeat(3, axis=1) * np.array([[[1], [5], [25]]], np.uint32)
+    places = whole_numbers(three_words, 0, S - 1)
     head, place = np.arange(n)[:, None], places[..., 0].astype(np.intp)
     key[head, place] = key[head, place[:, :1]]
     return query, key, value
@@ -274,8 +273,8 @@ def _log_normal(words: HeadWords) -> Entries:
 
 def _offset_entries(words: HeadWords) -> Entries:
     # dot products of 16·D: far from 0, where half dtypes round coarsely
-    return normal_numbers(words.query) + 4, normal_numbers(words.key) + 4, normal_numbers(
-        words.value) + 4
+    query, key, value = _normal_entries(words)
+    return query + 4, key + 4, value + 4
 
 
 def _tiny_query_key(words: HeadWords) -> Entries:
@@ -299,8 +298,8 @@ def _mixed_magnitudes(words: HeadWords) -> Entries:
 def _extreme(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
     extreme = DTYPES[words.dtype].extreme
-    return query * extreme, key / extreme, value * np.where(words.value[:, :1, :1] & np.uint32(1),
-                                                            extreme, 1 / extreme)
+    is_large = words.value[:, :1, :1] & np.uint32(1)
+    return query * extreme, key / extreme, value * np.where(is_large, extreme, 1 / extreme)
 
 
 def _shift_logits(words: HeadWords, logit: float) -> Entries:
@@ -310,14 +309,6 @@ def _shift_logits(words: HeadWords, logit: float) -> Entries:
     share = float(np.sqrt(abs(logit) * np.sqrt(words.width)))
     query[..., 0], key[..., 0] = share, np.copysign(share, logit)
     return query, key, value
-
-
-def _far_below_zero(words: HeadWords) -> Entries:
-    return _shift_logits(words, -200.0)
-
-
-def _above_88(words: HeadWords) -> Entries:
-    return _shift_logits(words, 200.0)
 
 
 def _cancellation(words: HeadWords) -> Entries:
@@ -349,7 +340,7 @@ def _spread_logits(words: HeadWords) -> Entries:
 
 
 def _first_coordinate(words: HeadWords, query: float, key: Floats) -> tuple[Floats, Floats]:
-    """Rows that are zero but for their first entry: `query` in every query, key (S,) in the keys."""
+    """Rows of zeros but for their first entry: `query` in each query, key (S,) in the keys."""
     queries, keys = np.zeros(words.query.shape), np.zeros(words.key.shape)
     queries[..., 0], keys[..., 0] = query, key
     return queries, keys
@@ -384,9 +375,7 @@ def _faint_weights(words: HeadWords) -> Entries:
 
 
 def attacked_keys(S: int) -> int:
-    """How many leading keys the mask-constant attack leaves visible: the rest are hidden, at logit
-    0.
-    """
+    """How many leading keys the mask-constant attack leaves visible; the others have logit 0."""
     return (S + 1) // 2
 
 
@@ -399,14 +388,6 @@ def _attack_entries(words: HeadWords, depth: float) -> Entries:
     is_visible = np.arange(S) < attacked_keys(S)
     value = normal_numbers(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
     return *_first_coordinate(words, share, np.where(is_visible, -raw / share, 0.0)), value
-
-
-def _mask_attack(words: HeadWords) -> Entries:
-    return _attack_entries(words, 2e4)
-
-
-def _mask_attack_far(words: HeadWords) -> Entries:
-    return _attack_entries(words, 2e9)
 
 
 def _zero_query(words: HeadWords) -> Entries:
@@ -480,8 +461,9 @@ FAMILIES: Mapping[str, EntryFamily] = {
         EntryFamily("mixed_magnitudes", _mixed_magnitudes, False, "value rows from 1e-3 to 1e3"),
         EntryFamily("extreme", _extreme, True,
                     "queries near the top of the range, keys near the bottom, values at either"),
-        EntryFamily("far_below_zero", _far_below_zero, False, "every scaled logit near -200"),
-        EntryFamily("above_88", _above_88, False,
+        EntryFamily("far_below_zero", partial(_shift_logits, logit=-200.0), False,
+                    "every scaled logit near -200"),
+        EntryFamily("above_88", partial(_shift_logits, logit=200.0), False,
                     "every scaled logit near +200: exp overflows float32 without a shift"),
         EntryFamily("cancellation", _cancellation, False,
                     "dot products of large terms that cancel"),
@@ -492,11 +474,10 @@ FAMILIES: Mapping[str, EntryFamily] = {
                     "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
         EntryFamily("faint_weights", _faint_weights, False,
                     "values are 0 except where the weight is below 2e-8, so the output shows what "
-                    "is flushed to 0 or "
-                    "cut off"),
-        EntryFamily("mask_attack", _mask_attack, False,
+                    "is flushed to 0 or cut off"),
+        EntryFamily("mask_attack", partial(_attack_entries, depth=2e4), False,
                     "visible logits -2e4, masked keys at logit 0 with values far outside the others"),
-        EntryFamily("mask_attack_far", _mask_attack_far, False,
+        EntryFamily("mask_attack_far", partial(_attack_entries, depth=2e9), False,
                     "the same at -2e9 (float16: as low as dot products get)"),
         EntryFamily("zero_query", _zero_query, False,
                     "query 0: weights are uniform on the visible keys, which shows the mask"),
@@ -505,7 +486,6 @@ FAMILIES: Mapping[str, EntryFamily] = {
         EntryFamily("spread_logits", _spread_logits, True,
                     "N(0,1), queries twice that: shows a drift of the scale best"),
         EntryFamily("beyond_float16", _beyond_float16, False,
-                    "the largest logits of a row are beyond float16's range",
-                    overflows=True),
+                    "the largest logits of a row are beyond float16's range", overflows=True),
     )
 }

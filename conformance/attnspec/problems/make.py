@@ -1,10 +1,8 @@
-"""From a recipe to the arrays of a problem, a rotary embedding's too: pure functions of the recipe
-and the dtype.
+"""Makes the arrays of a problem from a recipe: pure functions of the recipe and the dtype.
 
-The projections of layer problems are exact in every dtype, whatever the order of summation.
+Those of layers have exact projections in every dtype, whatever the order of summation.
 
-Masks are bool arrays (B,H,T,S) with True = may attend, biases float64 arrays (B,H,T,S); each has a
-recipe of its own.
+Masks are bool arrays (B,H,T,S) with True = may attend, biases float64 arrays (B,H,T,S).
 """
 
 from __future__ import annotations
@@ -44,8 +42,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MaskRecipe:
-    """One way to hide keys. `pattern` may leave out axes that it does not vary along; `make` fills
-    them in.
+    """A way to hide keys.
+
+    `pattern` may leave out axes along which it does not vary; `make_array` fills them in.
     """
 
     name: MaskName
@@ -61,7 +60,7 @@ class MaskRecipe:
 
 def _choose(seed: int, label: str, shape: tuple[int, ...], low: int,
             high: int) -> NDArray[np.intp]:
-    """Whole numbers low … high, in an array of any shape."""
+    """Random whole numbers low … high, in an array of any shape."""
     return whole_numbers(random_words(seed, f"mask {label}", shape), low, high).astype(np.intp)
 
 
@@ -83,11 +82,10 @@ def _left_padding(seed: int, sizes: Sizes) -> Bools:
 
 
 def _scatter_entries(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
-    """Independent entries, each row with a density of its own from 1/8 to 1."""
-    count = (*shape, (sizes.S + 3) // 4)
+    """Independent entries; each row has a density of its own from 1/8 to 1."""
+    words = random_words(seed, "mask entries", (*shape, (sizes.S + 3) // 4))
     # four entries a word, low byte first, also on a big-endian machine
-    entries = random_words(seed, "mask entries",
-                           count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
+    entries = words.astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
     eighths = random_words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
     return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
 
@@ -95,7 +93,7 @@ def _scatter_entries(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bo
 def _random_mask(seed: int, sizes: Sizes) -> Bools:
     shape = sizes.B, sizes.H, sizes.T
     mask = _scatter_entries(seed, sizes, shape)
-    # the key that is surely visible is one that a causal rule of either alignment leaves visible, where it leaves any
+    # one key is visible for sure, if possible one that causal rules of either alignment leave
     rows = np.arange(sizes.T)
     last = np.clip(np.minimum(rows, rows + sizes.S - sizes.T), 0, sizes.S - 1)
     sure = (uniform_numbers(random_words(seed, "mask sure", shape)) * (last + 1)).astype(np.intp)
@@ -111,23 +109,23 @@ def _per_head(seed: int, sizes: Sizes) -> Bools:
 
 
 def _single_key(seed: int, sizes: Sizes) -> Bools:
-    chosen = _choose(seed, "key", (sizes.B, sizes.H, sizes.T, 1), 0, sizes.S - 1)
-    return np.asarray(np.arange(sizes.S) == chosen)
+    key = _choose(seed, "key", (sizes.B, sizes.H, sizes.T, 1), 0, sizes.S - 1)
+    return np.asarray(np.arange(sizes.S) == key)
 
 
 def _block_mask(seed: int, sizes: Sizes) -> Bools:
-    """Packed sequences: queries and keys are cut into as many parts, and each query sees its own
-    part.
-    """
-    parts = _choose(seed, "parts", (sizes.B, 1, 1, 1), 1, min(4, sizes.S))
-    queries = np.arange(sizes.T)[:, None] * parts // sizes.T
-    return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
+    """Packed sequences: queries and keys have as many parts, and a query sees its own part."""
+    return _block_diagonal(sizes, _choose(seed, "parts", (sizes.B, 1, 1, 1), 1, min(4, sizes.S)))
 
 
 def _packed_mask(seed: int, sizes: Sizes) -> Bools:
     """The same, with as many parts as a long row of short sequences has."""
-    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1,
-                    max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
+    most = max(min(4, sizes.S), min(sizes.S, sizes.T) // 8)
+    return _block_diagonal(sizes, _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, most))
+
+
+def _block_diagonal(sizes: Sizes, parts: NDArray[np.intp]) -> Bools:
+    """(B,1,T,S) for parts (B,1,1,1): queries and keys are cut into as many parts."""
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
@@ -151,8 +149,7 @@ def _mask_with_empty_rows(seed: int, sizes: Sizes) -> Bools:
     mask = _random_mask(seed, sizes)
     is_empty = random_words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
     # one at least: a mask of this name with no such row would show nothing
-    is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1),
-                              is_empty.shape)] = True
+    is_empty.flat[_choose(seed, "surely empty", (1,), 0, is_empty.size - 1)] = True
     return mask & ~is_empty[..., None]
 
 
@@ -187,7 +184,7 @@ MASKS: Mapping[str, MaskRecipe] = {
 
 @dataclass(frozen=True, slots=True)
 class BiasRecipe:
-    """One way to make a bias; `make` returns something that broadcasts to (B,H,T,S)."""
+    """A way to make a bias; `make` returns something that broadcasts to (B,H,T,S)."""
 
     name: BiasName
     make: Callable[[int, Sizes], Floats]
@@ -211,7 +208,7 @@ def _row_constant(seed: int, sizes: Sizes) -> Floats:
 
 
 def _slopes_bias(_seed: int, sizes: Sizes) -> Floats:
-    """The linear position bias of ALiBi: head h falls by 2^-(h+1) a step away from the diagonal."""
+    """ALiBi's linear bias: head h falls by 2^-(h+1) a step away from the diagonal."""
     distance = np.abs(np.arange(sizes.T)[:, None] - np.arange(sizes.S))
     return np.asarray(np.ldexp(-1.0 * distance, -(np.arange(sizes.H)[:, None, None] + 1)))
 
@@ -262,9 +259,7 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _ANY_LIMITS) ->
 
 
 def _layer_inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
-    """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as
-    `recipe.inputs` says.
-    """
+    """Query (B,T,M), key and value (B,S,M); `recipe.inputs` says which of them are equal."""
     sizes = recipe.sizes
     query = _draw_whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
     if recipe.inputs == "one":
@@ -287,13 +282,13 @@ def _layer_weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Float
         "w_query": steepness * _two_a_column(seed, "w_query", M, sizes.H * sizes.D),
         "w_key": 0.5 * _two_a_column(seed, "w_key", M, sizes.Hkv * sizes.D),
         "w_value": _two_a_column(seed, "w_value", M, sizes.Hkv * sizes.Dv)}
-    return (weights
-            | ({"w_out": _one_a_column(seed, sizes.H * sizes.Dv, M)} if limits.projects_output
-               else {}))
+    if limits.projects_output:
+        weights["w_out"] = _one_a_column(seed, sizes.H * sizes.Dv, M)
+    return weights
 
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
-    """(rows, columns) with +1 or -1 at two places of each column, which may be the same place."""
+    """(rows, columns) with +1 or -1 at two random places of each column, maybe at the same."""
     # two terms a column: sums of two whole numbers are exact in every dtype
     random = random_words(seed, label, (2, columns))
     matrix = np.zeros((rows, columns))
@@ -303,9 +298,7 @@ def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
 
 
 def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
-    """(rows, columns) with one signed power of two a column; each row is used before any is used
-    twice.
-    """
+    """(rows, columns) with one signed power of two in each column; all rows are used in turn."""
     order = np.argsort(random_words(seed, "w_out order", (rows,)), kind="stable")
     random = random_words(seed, "w_out", (columns,))
     # 2, 1, 1/2, 1/4
@@ -321,18 +314,20 @@ def _layer_biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[st
         "b_query": 0.5 * _draw_whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
         "b_key": 0.5 * _draw_whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
         "b_value": _draw_whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    biases |= {"b_out": _draw_whole_numbers(seed, "b_out", (M,),
-                                            2)} if limits.projects_output else {}
+    if limits.projects_output:
+        biases["b_out"] = _draw_whole_numbers(seed, "b_out", (M,), 2)
     return {name: bias for name, bias in biases.items()
             if limits.is_biased(name.removeprefix("b_"))}
 
 
 def model_width(sizes: Sizes, limits: Limits) -> int:
-    """M for these sizes: H·D where the subject ties them, else H·D + 3 for odd T (one M a shape,
-    for compilers).
+    """M for these sizes: H·D where the subject ties them or T is even, else H·D + 3.
+
+    So there is one M for a shape, for compilers.
     """
     is_tied = limits.ties_model_width or limits.self_attention_only or not limits.projects_output
-    return sizes.H * sizes.D + (0 if is_tied or sizes.T % 2 == 0 else 3)
+    width = sizes.H * sizes.D
+    return width if is_tied or sizes.T % 2 == 0 else width + 3
 
 
 def make_problem(recipe: Recipe, dtype: DType) -> Problem:
@@ -354,31 +349,31 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         if not recipe.features.isdisjoint(part.ARRAYS):
             problem = part.settle(problem, recipe)
     # past keys are the first ones of the whole, so that the definition stays what it is
-    cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
-    return split_past(problem, count_past(recipe.value(cached), sizes)) if cached else problem
+    for name in CACHED:
+        if name in recipe.features and name in VALUED:
+            return split_past(problem, count_past(recipe.value(name), sizes))
+    return problem
 
 
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
-    """The keywords of a recipe but the scale and what is cached, which no layer takes: mask and
-    bias (B,H,T,S), flags and values.
+    """The keywords of a recipe without the scale and the past, which no layer takes.
+
+    They are mask and bias (B,H,T,S), flags, and the values of others.
     """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
     values: dict[str, Any] = {}
     for name in OFF:
         if (name not in recipe.features or name in CACHED
-            or {name, BESIDE.get(name)}.isdisjoint(VALUED)):
+                or {name, BESIDE.get(name)}.isdisjoint(VALUED)):
             continue
         if name in DRAWN:
             # 31 bits, so that it fits a signed integer
             values[name] = int(random_words(recipe.seed, name, (1,))[0] >> np.uint32(1))
             continue
+        values[name] = recipe.value(name if name in VALUED else BESIDE[name])
         # of an array, the recipe has the name of its pattern, or that of the keyword beside it
-        value = recipe.value(name if name in VALUED else BESIDE[name])
-        is_array = name in AXES
-        if is_array:
-            values[name] = keyword_array(name, value, recipe.seed, recipe.sizes, dtype)
-        else:
-            values[name] = value
+        if name in AXES:
+            values[name] = keyword_array(name, values[name], recipe.seed, recipe.sizes, dtype)
     sizes, mask, bias = recipe.sizes, None, None
     if "mask" in recipe.features and recipe.mask != "none":
         mask = MASKS[recipe.mask].make_array(recipe.seed, sizes)
@@ -389,8 +384,9 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
 
 
 def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
-    """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own
-    family.
+    """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv).
+
+    Each key head, with its query heads, is filled by one family.
     """
     # heads that share a key head are filled by one family, since their logits come from it
     n, G = sizes.B * sizes.Hkv, sizes.H // sizes.Hkv
@@ -401,8 +397,8 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
     for first, family in enumerate(families[:n]):
         heads = slice(first, None, len(families))
         of_query, of_key, of_value = (array[heads] for array in all_words)
-        made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
-        query[heads], key[heads], value[heads] = made
+        words = HeadWords(of_query, of_key, of_value, dtype)
+        query[heads], key[heads], value[heads] = FAMILIES[family].make(words)
     may_overflow = any(FAMILIES[family].overflows for family in families)
     if may_overflow or DTYPES[dtype].entry_limit == math.inf:
         return query, key, value
@@ -410,9 +406,10 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
 
 
 def _limit_size(query: Floats, key: Floats, value: Floats, limit: float) -> Entries:
-    """Query (n,G,T,D), key (n,S,D) and value (n,S,Dv) that stay finite in the dtype: entries are
-    clipped, and queries and keys shrunk by powers of two until no raw dot product can exceed the
-    limit.
+    """Query (n,G,T,D), key (n,S,D) and value (n,S,Dv) that stay finite in the dtype.
+
+    Entries are clipped, and queries and keys shrunk by powers of two until no raw dot product can
+    exceed the limit.
     """
     tops = [max(float(array.max()), -float(array.min())) for array in (query, key, value)]
     if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= limit:
@@ -429,21 +426,21 @@ def _limit_size(query: Floats, key: Floats, value: Floats, limit: float) -> Entr
 
 
 def as_dtype(entries: Floats, dtype: DType) -> Array:
-    """Rounded to the nearest number of the dtype; any shape."""
+    """The entries, of any shape, rounded to the nearest number of the dtype."""
     # by way of float32, so that bfloat16 does not depend on how ml_dtypes reads float64
-    rounded: Array = entries.astype(DTYPES[dtype].wide.value,
-                                    copy=False).astype(numpy_dtype(dtype), copy=False)
-    return rounded
+    wide = entries.astype(DTYPES[dtype].wide.value, copy=False)
+    return wide.astype(numpy_dtype(dtype), copy=False)
 
 
 NEAR_POSITIONS = 4096
-"""Positions that are not far lie below."""
+"""All positions that are not far lie below."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RotaryProblem:
-    """x (B,H,T,D) in the dtype under test, positions (B,T) int32; a keyword that is None or False
-    is left out.
+    """The input of a rotary embedding: x (B,H,T,D) in the dtype under test, positions (B,T) int32.
+
+    A keyword that is None or False is not handed over.
     """
 
     dtype: DType
@@ -462,14 +459,18 @@ class RotaryProblem:
     @property
     def given(self) -> dict[str, Any]:
         """The keywords in use, each with its value, and the positions."""
-        used = {"base": self.base, "rotary_width": self.rotary_width,
-                "interleaved": self.interleaved or None}
-        return {POSITIONS: self.positions,
-                **{name: value for name, value in used.items() if value is not None}}
+        keywords: dict[str, Any] = {POSITIONS: self.positions}
+        if self.base is not None:
+            keywords["base"] = self.base
+        if self.rotary_width is not None:
+            keywords["rotary_width"] = self.rotary_width
+        if self.interleaved:
+            keywords["interleaved"] = True
+        return keywords
 
     @property
     def keywords(self) -> frozenset[str]:
-        """What a subject must take to be handed this."""
+        """The keywords that a subject must take for this problem."""
         return frozenset(self.given)
 
     @property
@@ -478,7 +479,7 @@ class RotaryProblem:
         return self.x.shape[-1] if self.rotary_width is None else self.rotary_width
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401  (the fields have types of their own)
-        """The same with some fields replaced."""
+        """The problem with some fields replaced."""
         return replace(self, **changes)
 
     def __str__(self) -> str:
@@ -487,23 +488,25 @@ class RotaryProblem:
 
 
 def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
-    """The problem of a recipe, bit for bit the same everywhere; x is filled as a query is."""
+    """The rotary problem of a recipe, the same bits everywhere; x is filled as a query is."""
     sizes = recipe.sizes
     query, _, _ = fill_arrays(recipe.seed, replace(sizes, S=1), recipe.families, dtype)
-    has = recipe.features.__contains__
-    return RotaryProblem(
+    problem = RotaryProblem(
         dtype, as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
         make_positions(recipe.value(POSITIONS), recipe.seed, sizes),
-        base=recipe.value("base") if has("base") else None,
-        rotary_width=width_of(recipe.value("rotary_width"), sizes.D) if has("rotary_width")
-        else None,
-        interleaved=has("interleaved"))
+        interleaved="interleaved" in recipe.features)
+    if "base" in recipe.features:
+        problem = problem.but(base=recipe.value("base"))
+    if "rotary_width" in recipe.features:
+        problem = problem.but(rotary_width=width_of(recipe.value("rotary_width"), sizes.D))
+    return problem
 
 
 def make_positions(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:
     """(B,T) int32: the places of the tokens by the name of a pattern."""
-    made: Array = _POSITION_MAKERS[pattern](random_words(seed, POSITIONS, (sizes.B, sizes.T)))
-    return np.ascontiguousarray(np.broadcast_to(made, (sizes.B, sizes.T)), np.int32)
+    shape = sizes.B, sizes.T
+    positions = _POSITION_MAKERS[pattern](random_words(seed, POSITIONS, shape))
+    return np.ascontiguousarray(np.broadcast_to(positions, shape), np.int32)
 
 
 def _consecutive_positions(random: Words) -> Array:
@@ -512,20 +515,20 @@ def _consecutive_positions(random: Words) -> Array:
 
 
 def _offset_positions(random: Words) -> Array:
-    """(B,T): from a place of its own, so that the last one lies below NEAR where there is room."""
-    return np.asarray(_consecutive_positions(random) + random[:, :1]
-                      % np.uint32(max(1, NEAR_POSITIONS - random.shape[1])))
+    """(B,T): from a random place on; the last is below NEAR_POSITIONS where there is room."""
+    start = random[:, :1] % np.uint32(max(1, NEAR_POSITIONS - random.shape[1]))
+    return np.asarray(_consecutive_positions(random) + start)
 
 
 def _far_positions(random: Words) -> Array:
-    """(B,T): up to a place of its own among the last eighth, in the first entry the farthest."""
+    """(B,T): up to a random place in the last eighth; in the first entry, to the farthest."""
     back = random[:, :1] % np.uint32(FARTHEST // 8)
     back[0] = 0
     return np.asarray(FARTHEST - back.astype(np.int64) - _consecutive_positions(random)[::-1])
 
 
 def _packed_positions(random: Words) -> Array:
-    """(B,T): from 0, and from 0 again at a place of its own."""
+    """(B,T): from 0 on, and from 0 again at a random token."""
     begins = random[:, :1] % np.uint32(random.shape[1])
     places = _consecutive_positions(random) - begins.astype(np.int64)
     return np.where(places < 0, _consecutive_positions(random), places)

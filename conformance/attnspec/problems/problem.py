@@ -1,8 +1,9 @@
-"""A problem is the input of attention: what a subject is handed. A recipe is what it is made from.
+"""Defines problems, the inputs of attention, and recipes, from which they are made.
 
 A recipe is all that Hypothesis draws: sizes, families, mask, features, a seed and a few integers.
 Its text is one line, and the arrays of the case can be made again from it anywhere:
 `B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=causal+mask;seed=91;cut=3`
+
 Fields that are not in use are left out; a name that is no field of a recipe is a drawn value. How
 the value of a keyword is written stands in its definition.
 """
@@ -32,7 +33,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """B batch, H query heads, Hkv key/value heads, T queries, S keys, past ones among them, D head
+    """B batch, H query heads, Hkv key/value heads, T queries, S keys (past ones included), D head
     width, Dv value head width.
     """
 
@@ -55,31 +56,30 @@ class Sizes:
 
 
 _WORK_PER_LOGIT = 100
-"""What a logit costs beside its products with D and Dv: an exponential and the bound, in
-multiply-adds.
-"""
+"""Multiply-adds for a logit beside its products with D and Dv: an exponential, and the bound."""
 
 _WORK_PER_ENTRY = 40
 """What an entry of query, key or value costs: it is drawn, rounded and copied."""
 
 
 def count_work(sizes: Sizes) -> int:
-    """About how many multiply-adds a call costs, and what is worked out beside it: B·H·(T·S·(D +
-    Dv + 100) + 40·(T + S)·(D + Dv)).
+    """About how many multiply-adds a call costs, with what is computed beside it.
+
+    B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)).
     """
     widths, T, S = sizes.D + sizes.Dv, sizes.T, sizes.S
-    return (sizes.B * sizes.H
-            * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths))
+    work_of_head = T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths
+    return sizes.B * sizes.H * work_of_head
 
 
 def count_logits(sizes: Sizes) -> int:
-    """How many dot products a problem of these sizes has: B·H·T·S."""
+    """The number of dot products of a problem of these sizes: B·H·T·S."""
     return sizes.B * sizes.H * sizes.T * sizes.S
 
 
 @lru_cache(maxsize=256)
 def _measure_sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
-    """Those of a problem whose query and value have these shapes; a case asks some thirty times."""
+    """The sizes of a problem with these shapes of arrays; a case asks some thirty times."""
     B, H, T, D = query
     Hkv, S, Dv = value[1:]
     return Sizes(B, H, Hkv, T, S + past, D, Dv)
@@ -87,11 +87,11 @@ def _measure_sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
-    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and
-    private to the holder.
+    """The input of attention: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv).
 
-    Where P keys are past, key and value have S - P.  of_parameters: with the gradients of the
-    inputs, those of a layer's parameters are asked for, too.
+    All are in the dtype under test and private to the holder. Where P keys are past, key and value
+    have S - P.  of_parameters: the gradients of a layer's parameters are asked for, with those of
+    the inputs.
     """
 
     dtype: DType
@@ -112,7 +112,7 @@ class Problem(KeywordArguments[Array]):
 
     @property
     def has_past(self) -> bool:
-        """Whether past keys are handed over, if only an empty array of them."""
+        """Whether past keys are handed over, be it an empty array of them."""
         return getattr(self, CACHED[0]) is not None
 
     def __str__(self) -> str:
@@ -124,8 +124,8 @@ class Problem(KeywordArguments[Array]):
 class LayerProblem(KeywordArguments[Array]):
     """The input of a layer: query (B,T,M), key and value (B,S,M), and its parameters (x @ W + b).
 
-    Entries and parameters are chosen such that every projection is exact in the dtype: what is
-    left to judge is attention itself and the output projection.
+    Every projection is exact in the dtype: what is left to judge is attention itself and the
+    output projection.
     """
 
     dtype: DType
@@ -146,7 +146,7 @@ class LayerProblem(KeywordArguments[Array]):
 
     @property
     def has_past(self) -> bool:
-        """A layer is handed no past keys: it projects its own."""
+        """False: a layer projects its own keys, and is handed no past ones."""
         return False
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ class LayerProblem(KeywordArguments[Array]):
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype of a dtype; that of one that NumPy itself lacks is ml_dtypes'."""
+    """The NumPy dtype of a dtype, from ml_dtypes where NumPy has none."""
     if DTYPES[dtype].is_of_numpy:
         return np.dtype(dtype.value)
     import ml_dtypes  # noqa: PLC0415  (weight: only such a dtype needs it)
@@ -165,14 +165,14 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 CACHED_INPUTS = ("key", "value")
-"""What stands behind each of the arrays of earlier calls."""
+"""The inputs that follow the arrays of earlier calls."""
 
 INPUTS = ("query", *CACHED_INPUTS)
 
 Lays = Mapping[str, Callable[[Array], Array]]
-"""By input, how what belongs to its entries lies in the form of a call: from (B,H,T,·), or of keys
-(B,Hkv,S,·). Heads and features are the last axes there; inputs that lie as in a problem are left
-out.
+"""By input, how its entries lie in the form of a call: from (B,H,T,·), or of keys (B,Hkv,S,·).
+
+Heads and features are the last axes there. Inputs that lie as in a problem are left out.
 """
 
 DENSE: Lays = MappingProxyType({})
@@ -184,19 +184,20 @@ def join_past(problem: Problem) -> Problem: ...
 @overload
 def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
 def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem:
-    """Past and new keys and values in one array each; none of them is handed over as past. What
-    counts from a query's own place does not know of it.
+    """The problem with past and new keys and values in one array each, and nothing handed over as
+    past.
+
+    What counts from a query's own place does not change.
     """
     if getattr(problem, CACHED[0]) is None:
         return problem
-    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held,
-              name in zip(CACHED_INPUTS, CACHED, strict=True)}
-    return problem.but(**dict.fromkeys(CACHED), **{
-        held: np.concatenate(both, axis=2) for held, both in arrays.items()})
+    arrays = {name: np.concatenate((getattr(problem, past), getattr(problem, name)), axis=2)
+              for name, past in zip(CACHED_INPUTS, CACHED, strict=True)}
+    return problem.but(**dict.fromkeys(CACHED), **arrays)
 
 
 def with_gaps(array: Array) -> Array:
-    """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
+    """The array, of any shape, as every second entry along every axis of a larger memory."""
     # zeros in the gaps: who ignores strides then misreads the same each time
     memory = np.zeros([2 * length for length in array.shape], array.dtype)
     view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
@@ -205,7 +206,7 @@ def with_gaps(array: Array) -> Array:
 
 
 def heads_last(array: Array) -> Array:
-    """(B,H,T,D) and its like as a view of memory that lies (B,T,H,D)."""
+    """An array (B,H,T,D), or alike, as a view of memory that lies (B,T,H,D)."""
     return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
 
 
@@ -217,17 +218,19 @@ RECIPE_FIELDS = ("mask", "families", "with", "bias", "scale", *EVERY_VALUED, "M"
 """The names that a drawn value cannot have."""
 
 MOST_FEATURES = 2**12
-"""A layer's features (H·D, M): far above what is drawn."""
+"""Upper limit of a layer's features (H·D, M) in a recipe: far above what is drawn."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a case is made from. `features` are the optional keywords in use; `drawn` are the
-    clause's drawn values.
+    """What a case is made from.
 
-    mask is `none` unless it is a feature; bias, scale and `values` (of the other keywords that
-    have one, by name) count only where they are features. M (the model width) and `inputs`
-    (separate, memory: key = value, one: query = key = value) belong to layers; M is 0 elsewhere.
+    features: the optional keywords in use.  drawn: the clause's drawn values.
+    mask: `none` unless it is a feature.
+    bias, scale, values: used only where they are features; `values` has those of other keywords by
+    name.
+    M: the model width of a layer, else 0.
+    inputs: of a layer: separate, memory (key = value), or one (query = key = value).
     """
 
     sizes: Sizes
@@ -272,30 +275,30 @@ class Recipe:
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
-        """Read a recipe back from its text.
+        """Reads a recipe back from its text.
 
         Raises UsageError that says which part is wrong, and what could stand there.
         """
         first, *rest = text.strip().split(";")
-        given = _parse_fields(rest)
-        known = {name: given.pop(name) for name in RECIPE_FIELDS if name in given}
-        for needed in ("mask", "families", "seed"):
-            if needed not in known:
-                raise _broken_recipe_error(f"{needed}=… is missing")
-        features = _read_names(known.get("with", ""), "keyword", EVERY_KEYWORD)
+        texts = _parse_fields(rest)
+        own = {name: texts.pop(name) for name in RECIPE_FIELDS if name in texts}
+        for required in ("mask", "families", "seed"):
+            if required not in own:
+                raise _broken_recipe_error(f"{required}=… is missing")
+        features = _read_names(own.get("with", ""), "keyword", EVERY_KEYWORD)
         return cls(
-            _read_sizes(first, is_layer="M" in known),
-            _read_names(known["families"], "value family", get_args(FamilyName)),
-            _read_names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
+            _read_sizes(first, is_layer="M" in own),
+            _read_names(own["families"], "value family", get_args(FamilyName)),
+            _read_names(own["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
             frozenset(features),
-            _read_whole_number("seed", known["seed"]),
-            {name: _parse_number(name, value) for name, value in given.items()},
-            _read_names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
-            _read_value(VALUES["scale"].read, known.get("scale", "1.0")),
-            _read_whole_number("M", known.get("M", "0"), most=MOST_FEATURES),
-            _read_names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
-            {name: _read_value(values.read, known[name]) for name, values in EVERY_VALUED.items()
-             if name in known})
+            _read_whole_number("seed", own["seed"]),
+            {name: _parse_number(name, value) for name, value in texts.items()},
+            _read_names(own.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
+            _read_value(VALUES["scale"].read, own.get("scale", "1.0")),
+            _read_whole_number("M", own.get("M", "0"), most=MOST_FEATURES),
+            _read_names(own.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
+            {name: _read_value(values.read, own[name]) for name, values in EVERY_VALUED.items()
+             if name in own})
 
 
 def _broken_recipe_error(why: str) -> UsageError:
@@ -304,15 +307,15 @@ def _broken_recipe_error(why: str) -> UsageError:
 
 
 def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in parts:
         name, equals, value = part.partition("=")
         if not equals or not name or not value:
             raise _broken_recipe_error(f"{part!r} should read name=value")
-        if name in given:
+        if name in texts:
             raise _broken_recipe_error(f"{name} is given twice")
-        given[name] = value
-    return given
+        texts[name] = value
+    return texts
 
 
 def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
@@ -330,10 +333,9 @@ def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
     entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv))
     features = sizes.H * max(sizes.D, sizes.Dv) if is_layer else 0
     if heads > MOST_HEADS or entries > MOST_ENTRIES or features > MOST_FEATURES:
-        raise _broken_recipe_error(f"it has {heads} head slices (at most {MOST_HEADS}), "
-                                   f"{entries} entries "
-                                   f"(at most {MOST_ENTRIES}) and {features} features (at most "
-                                   f"{MOST_FEATURES})")
+        raise _broken_recipe_error(
+            f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries (at most "
+            f"{MOST_ENTRIES}) and {features} features (at most {MOST_FEATURES})")
     return sizes
 
 

@@ -1,1 +1,1 @@
-"""Questions: small problems whose answers show what an implementation does where libraries differ."""
+"""Small problems whose answers show what an implementation does where libraries differ."""

@@ -1,8 +1,9 @@
-"""Questions about inputs: heads and widths, axes of length zero, and what does not belong together;
-and how problems are made of which keys are hidden, for questions about masks (`aspects/masks`).
+"""Questions about heads, widths, axes of length zero and inputs that do not fit together.
 
-Where lengths, widths, batches or masks do not match there is no right answer, so a function should
-refuse them. One that answers has ignored a part, or has read beyond the end of an array.
+The problems that hide keys are made here too, for the questions about masks (`aspects/masks`).
+
+Where lengths, widths, batches or masks do not fit together, no answer is right: a function should
+refuse. One that answers ignored a part, or read past the end of an array.
 """
 
 from __future__ import annotations
@@ -39,22 +40,24 @@ from attnspec.questions.asker import (
 
 
 def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
-    """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see
-    no key may hold anything.
+    """Where the diagonal of the causal flag lies, or of another keyword that hides later keys.
+
+    Rows without a visible key may hold anything.
     """
     T, S = asker.fit_lengths(T, S)
-    seen = asker.ask_output(asker.make_even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
+    weights = asker.ask_output(asker.make_even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
-    return Reply(name_band(seen, bands), show_numbers(seen))
+    return Reply(name_band(weights, bands), show_numbers(weights))
 
 
 def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
-    """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see
-    nothing may be anything.  weights: (B,H,T,S), or those of the first keys.
+    """The first band (T,S) over whose rows the weights are spread evenly.
+
+    Rows without a visible key may hold anything. weights: (B,H,T,S), or those of the first keys.
     """
     def fits(visible: Array) -> bool:
-        """Whether the weights are spread evenly over what is visible (T,S)."""
+        """Whether the weights are spread evenly over the keys visible in (T,S)."""
         sees = visible.any(axis=1)
         return is_close(weights[:, :, sees], even_weights(visible[sees])[:, :weights.shape[-1]])
 
@@ -67,22 +70,20 @@ UNMASKED_WEIGHTS = np.full((4, 4), 0.25)
 
 
 def ask_weights(asker: Asker, problem: Problem) -> Array:
-    """(B,H,T,S), of four keys: the weights in effect, where the values are the identity."""
+    """The weights (B,H,T,S) on four keys, read from an output whose values are the identity."""
     return asker.ask_output(problem)[..., :4]
 
 
 def _ask_polarity(asker: Asker) -> Reply:
     problem, mask = asker.make_even(4, 4), asker.fit_rows(_MASK_PATTERN)
-    seen = ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
-    return name_candidate(seen, {
+    weights = ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
+    return name_candidate(weights, {
         "keep": even_weights(mask), "drop": even_weights(~mask), "added": softmax_rows(mask * 1.0),
         "after_softmax": mask / 4, "ignored": UNMASKED_WEIGHTS})
 
 
 def mask_drops(asker: Asker) -> bool:
-    """Whether True in its mask hides a key: then every mask is turned round for it, to see what
-    else it does.
-    """
+    """Whether True in the mask hides a key. If so, every other question negates its masks."""
     try:
         return _ask_polarity(asker).answer == "drop"
     except (NotAsked, Failed):
@@ -90,8 +91,10 @@ def mask_drops(asker: Asker) -> bool:
 
 
 def ask_mask_with_causal(asker: Asker, pattern: Array = MASK_BESIDE_CAUSAL) -> Reply:
-    """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more;
-    its first row for all, where queries share one mask.
+    """Which of the two hides keys if a call has a mask and the causal flag.
+
+    pattern: (T,T), what the mask leaves visible; repeated at larger lengths. If all queries share
+    one mask, its first row is used.
     """
     shape = asker.fit_lengths(*pattern.shape)
     problem = asker.make_even(*shape)
@@ -100,20 +103,16 @@ def ask_mask_with_causal(asker: Asker, pattern: Array = MASK_BESIDE_CAUSAL) -> R
 
 
 def ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
-    """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
+    """Which of the mask (T,S) in the problem and the causal flag hides keys."""
     T, S = mask.shape
-    seen = asker.ask_output(problem.but(causal=True))[..., :S]
+    weights = asker.ask_output(problem.but(causal=True))[..., :S]
 
-    def reply(past: Array) -> Reply:
-        """The same, where the causal flag leaves the past (T,S) visible."""
-        visible = {"both": mask & past, "mask": mask, "causal": past,
-                   "neither": np.ones_like(mask)}
-        return name_candidate(seen,
-                              {name: even_weights(each)[:, :seen.shape[-1]]
-                               for name, each in visible.items()})
-
-    # the diagonal begins or ends
-    replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]
+    replies = []
+    for last in sorted({0, S - T}):  # the diagonal may start in the first corner, or end in the last
+        past = np.tri(T, S, last, dtype=bool)
+        visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
+        replies.append(name_candidate(weights, {name: even_weights(each)[:, :weights.shape[-1]]
+                                                for name, each in visible.items()}))
     return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
@@ -121,20 +120,18 @@ MASK_POLARITY = Question(
     "mask.polarity", "What does True in a boolean mask mean?", {
         "keep": "the query may attend to the key", "drop": "the key is masked",
         "added": "1 is added to the logit",
-        "after_softmax": "masked weights become zero after the softmax, "
-                         "and the others are not normalised again",
+        "after_softmax": "masked weights become zero after the softmax, and the others are not "
+                         "normalised again",
         "ignored": "nothing: the mask is ignored", **FAILURES},
     _ask_polarity, promised_answer("keep"))
 
 
 HIDDEN_ROW = 1
-"""The row that sees nothing."""
+"""The row without a visible key."""
 
 
 def hide_row(asker: Asker, problem: Problem, form: str) -> Problem:
-    """The problem with row ROW hidden; every row, where a mask is the same for all, or where there
-    are no keys.
-    """
+    """The problem with HIDDEN_ROW hidden; all rows, if they share one mask."""
     if form == "key_lengths":
         return problem.but(key_lengths=np.zeros(problem.sizes.B, np.int32))
     T, S = problem.sizes.T, problem.sizes.S
@@ -143,16 +140,14 @@ def hide_row(asker: Asker, problem: Problem, form: str) -> Problem:
 
 
 def hide_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
-    """The problem with its last key hidden; under the causal flag from all rows but the last."""
+    """The problem with its last key hidden. The causal flag shows it to the last row."""
     if form == "causal":
         return problem.but(causal=True)
     return _hide_keys(asker, problem, np.arange(4) < np.full((4, 4), 3), form)
 
 
 def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
-    """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the
-    most negative number.
-    """
+    """Hides all but the visible keys (T,S): by a mask, or a bias of -inf or the lowest number."""
     if form == "mask":
         return problem.but(mask=asker.as_mask(visible, problem))
     least = -DTYPES[asker.dtype].largest if form == "finfo_min" else -np.inf
@@ -160,13 +155,14 @@ def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Pro
 
 
 def ask_hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
-    """What a row that sees no key gets of a problem whose values are the identity; others: further
-    candidates, of any shape that broadcasts to (B,H,4).
+    """What a row without a visible key holds, in a problem whose values are the identity.
+
+    others: further candidates, of any shape that broadcasts to (B,H,4).
     """
     row = min(HIDDEN_ROW, problem.sizes.T - 1)
-    seen = asker.ask_output(hide_row(asker, problem, form))[:, :, row, :4]
+    output = asker.ask_output(hide_row(asker, problem, form))[:, :, row, :4]
     candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
-    return name_candidate(seen * (problem.sizes.S / 4), {**candidates, **others})
+    return name_candidate(output * (problem.sizes.S / 4), {**candidates, **others})
 
 
 YES, NO = "yes", "no"
@@ -174,10 +170,13 @@ KV_HEADS = 2
 _HEAD_ORDERS = ("repeat", "tile")
 
 
+def yes_or_no(is_so: bool) -> str:
+    """The answer to a question that asks whether something is so."""
+    return YES if is_so else NO
+
+
 def ask_heads_read(asker: Asker) -> Reply:
-    """Which key/value head each query head reads. A declared limit is set aside: it is asked
-    whether it is one.
-    """
+    """Which key/value head each query head reads, even if groups are declared impossible."""
     problem = grouped_problem(asker)
     heads = np.arange(problem.sizes.H)
     read = dict(zip(_HEAD_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS),
@@ -186,8 +185,9 @@ def ask_heads_read(asker: Asker) -> Reply:
 
 
 def grouped_problem(asker: Asker) -> Problem:
-    """Two query heads, or more if it takes no such groups, on each of two key/value heads, whose
-    values say which of them was read. Raises NotAsked.
+    """Two query heads, or a larger group, on each of two key/value heads.
+
+    The values say which key/value head was read. Raises NotAsked.
     """
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
@@ -197,17 +197,16 @@ def grouped_problem(asker: Asker) -> Problem:
     H = KV_HEADS * limits.nearest("G", 2, least=2)
     value = np.tile(np.arange(KV_HEADS).reshape(1, KV_HEADS, 1, 1), (B, 1, S, D)).astype(number)
     return Problem(asker.dtype, np.zeros((B, H, T, D), number),
-                   np.zeros((B, KV_HEADS, S, D), number), value,
-                   causal=limits.causal_only)
+                   np.zeros((B, KV_HEADS, S, D), number), value, causal=limits.causal_only)
 
 
 def _ask_groups_accepted(asker: Asker) -> Reply:
-    """A wrong answer is no acceptance."""
+    """A wrong answer does not count as accepted."""
     try:
-        found = ask_heads_read(asker)
+        reply = ask_heads_read(asker)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if found.answer in _HEAD_ORDERS else NO, found.detail)
+    return Reply(yes_or_no(reply.answer in _HEAD_ORDERS), reply.detail)
 
 
 def _ask_heads_of_groups(asker: Asker) -> Reply:
@@ -217,16 +216,16 @@ def _ask_heads_of_groups(asker: Asker) -> Reply:
 
 
 def _ask_value_width(asker: Asker) -> Reply:
-    """Values of four entries, keys of eight."""
+    """Values of width 4 with keys of width 8."""
     if asker.subject.declaration.kind is Kind.LAYER:
         raise NotAsked("the widths of a layer follow from its parameters")
     problem = asker.make_even(4, 4)
     narrow = problem.but(value=problem.value[..., :4].copy())
     try:
-        seen = asker.without_limits(ties_value_width=False).ask_output(narrow)
+        output = asker.without_limits(ties_value_width=False).ask_output(narrow)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, show_numbers(seen))
+    return Reply(yes_or_no(is_close(output, np.full((4, 4), 0.25))), show_numbers(output))
 
 
 def _claimed_groups(declaration: Declaration) -> str:
@@ -234,7 +233,7 @@ def _claimed_groups(declaration: Declaration) -> str:
 
 
 def _claimed_width(declaration: Declaration) -> str:
-    return NO if declaration.limits.ties_value_width else YES
+    return yes_or_no(not declaration.limits.ties_value_width)
 
 
 HEAD_QUESTIONS = (
@@ -245,13 +244,12 @@ HEAD_QUESTIONS = (
         "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _ask_heads_of_groups,
         declared_convention("grouped_heads")),
     Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"},
-             _ask_value_width,
-             _claimed_width),
+             _ask_value_width, _claimed_width),
 )
 
 
 def _ask_empty_axis(asker: Asker, axis: str) -> Reply:
-    """Whoever sets a least number of scores has said so; 1, the ordinary one, is no limit here."""
+    """A subject with a least number of scores of more than 1 has said that it takes none."""
     limits = asker.subject.declaration.limits
     if limits.min_scores > 1 or (limits.self_attention_only and axis == "keys"):
         raise NotAsked("a limit forbids it")
@@ -296,9 +294,7 @@ Pose = Callable[[Asker], Problem]
 
 
 def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
-    """paired: how many keys have all that belongs to them. An output of another shape is an
-    answer, too.
-    """
+    """An output of the wrong shape is an answer too. paired: how many keys are complete."""
     if asker.subject.declaration.limits.self_attention_only:
         raise NotAsked("one input serves as query, key and value")
     if asker.subject.declaration.limits.one_memory:
@@ -312,7 +308,7 @@ def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
 
 
 def _name_heeded_keys(output: Array, paired: int) -> str:
-    """(B,H,T,Dv), where all keys weigh the same and the values are the identity."""
+    """Of an output (B,H,T,Dv) with equal weights and identity values."""
     if is_close(output[..., :_FEWER_KEYS], (np.arange(_FEWER_KEYS) < paired) / paired):
         return LEADING
     return ANSWERS
@@ -339,7 +335,7 @@ def _narrow_keys_problem(asker: Asker) -> Problem:
 
 
 def _add_batch_entry(asker: Asker) -> Problem:
-    """Keys and values have one batch entry more than the queries, which have two at least."""
+    """Keys and values have one batch entry more than queries, which have at least two."""
     if asker.subject.declaration.form is InputForm.PAGED:
         raise NotAsked("keys and values in pages have no batch axis")
     problem = asker.make_even(4, 4)
@@ -350,11 +346,11 @@ def _add_batch_entry(asker: Asker) -> Problem:
 
 
 def _shorten_mask(asker: Asker, form: str) -> Problem:
-    """Nothing is hidden, and nothing is added."""
+    """Hides nothing and adds nothing, but one key has no entry."""
     problem = asker.make_even(4, 4)
-    array = np.ones((4, 3), bool) if form == "mask" else np.zeros((4, 3))
-    return problem.but(**{form: asker.as_mask(array, problem) if form == "mask"
-                          else asker.as_bias(array, problem)})
+    if form == "mask":
+        return problem.but(mask=asker.as_mask(np.ones((4, 3), bool), problem))
+    return problem.but(bias=asker.as_bias(np.zeros((4, 3)), problem))
 
 
 _MISMATCH_ANSWERS = {REFUSES: "the call raises",

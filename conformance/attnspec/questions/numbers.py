@@ -1,8 +1,7 @@
-"""Questions about the scale, number formats and bits, what comes back beside the output, and about
-side effects.
+"""Questions about the scale, number formats, bits, further outputs and side effects.
 
-Bits: whether those of a row depend on the rest of a call. Whoever claims `batch_invariant` is
-judged by clauses; of everybody else it is only told. Beside the output: weights and gradients.
+Bits: whether those of a row depend on the rest of the call. Clauses judge whoever claims
+`batch_invariant`; of all others it is only reported. Further outputs: weights and gradients.
 """
 
 from __future__ import annotations
@@ -38,22 +37,18 @@ from attnspec.questions.asker import (
     promised_answer,
     show_numbers,
 )
-from attnspec.questions.inputs import HIDDEN_ROW, hide_last_key, hide_row
+from attnspec.questions.inputs import HIDDEN_ROW, NO, YES, hide_last_key, hide_row, yes_or_no
 from attnspec.subjects.subject import SubjectAnswer
 
 _READABLE_LOG_RATIO = 1.5
-"""The logarithm of the ratio of two weights is read most exactly where they are not far apart, nor
-alike.
-"""
+"""Two weights whose logarithms differ by this show the scale most exactly."""
 _SCALE_NEARNESS = 0.05
-"""How near the scale is read off: weights in bfloat16 carry errors of 1 %."""
+"""How exactly the scale can be read: bfloat16 weights have errors of 1 %."""
 _FLAT_LOG_RATIO = 2.0**-8
 
 
 def _ask_weight_ratio(asker: Asker, times: float, scale: float | None = None) -> float:
-    """log(weight of key 1 / weight of key 0), where their dot products with the query are `times`
-    and 0.
-    """
+    """log(weight of key 1 / weight of key 0); their dot products are `times` and 0."""
     problem = asker.make_even(4, 4)
     problem.key[:, :, 1, 0] = 1.0
     problem.query[..., 0] = times
@@ -63,34 +58,32 @@ def _ask_weight_ratio(asker: Asker, times: float, scale: float | None = None) ->
 
 
 def _ask_default_scale(asker: Asker) -> Reply:
-    """Asked twice: the second time with logits as steep as is read best."""
+    """Asked twice; the second time with logits at which the scale can be read best."""
     rough = _ask_weight_ratio(asker, 1.0)
     if not math.isfinite(rough) or abs(rough) < _FLAT_LOG_RATIO:
         return Reply("0" if abs(rough) < _FLAT_LOG_RATIO else OTHER,
                      f"keys whose dot products differ by 1 weigh e^{rough:.3g}")
     times = 2.0 ** round(math.log2(_READABLE_LOG_RATIO / abs(rough)))
     scale = _ask_weight_ratio(asker, times) / times
-    name = next((name for name, value in _scale_candidates(asker).items() if abs(scale / value - 1)
-                 < _SCALE_NEARNESS),
-                OTHER)
+    name = next((name for name, value in _scale_candidates(asker).items()
+                 if abs(scale / value - 1) < _SCALE_NEARNESS), OTHER)
     return Reply(name, f"dot products are multiplied by {scale:.3g}")
 
 
 def _scale_candidates(asker: Asker) -> dict[str, float]:
     D, H = asker.subject.scale_width(asker.make_even(4, 4)), asker.heads
     return {"1/sqrt(D)": D**-0.5, "1": 1.0, "1/D": 1 / D, "sqrt(D)": D**0.5,
-            "1/sqrt(H·D)": (H * D)**-0.5,
-            "-1/sqrt(D)": -(D**-0.5)}
+            "1/sqrt(H·D)": (H * D)**-0.5, "-1/sqrt(D)": -(D**-0.5)}
 
 
 def _ask_scale(asker: Asker, scale: float) -> Reply:
-    """Dot products of 2 and 0: the weights tell the scale."""
-    seen, default = _ask_weight_ratio(asker, 2.0, scale) / 2, _ask_weight_ratio(asker, 2.0) / 2
+    """Dot products are 2 and 0: the weights show the scale."""
+    observed, default = _ask_weight_ratio(asker, 2.0, scale) / 2, _ask_weight_ratio(asker, 2.0) / 2
     candidates = {"honoured": scale, "size_only": abs(scale), "ignored": default}
-    name = next((name for name, value in candidates.items() if abs(seen - value)
-                 < _SCALE_NEARNESS), OTHER)
-    return Reply("nan" if math.isnan(seen) else name,
-                 f"dot products are multiplied by {seen:.3g}, {scale:g} was given")
+    name = next((name for name, value in candidates.items()
+                 if abs(observed - value) < _SCALE_NEARNESS), OTHER)
+    return Reply("nan" if math.isnan(observed) else name,
+                 f"dot products are multiplied by {observed:.3g}, {scale:g} was given")
 
 
 _HONOURED_ANSWERS = {"honoured": "yes", "ignored": "no: the default is used",
@@ -101,28 +94,25 @@ _GIVEN_SCALES = {"positive": (0.5, _HONOURED_ANSWERS), "zero": (0.0, _HONOURED_A
 SCALE_QUESTIONS = (
     Question("scale.default", "By what are the dot products multiplied if no scale is given?", {
         "1/sqrt(D)": "one over the root of the head width", "1": "1: they are not scaled",
-        "1/D": "one over the head width",
-        "sqrt(D)": "the root of the head width",
+        "1/D": "one over the head width", "sqrt(D)": "the root of the head width",
         "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same",
-        **FAILURES},
-        _ask_default_scale, promised_answer("1/sqrt(D)")),
+        **FAILURES}, _ask_default_scale, promised_answer("1/sqrt(D)")),
     *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers,
-               partial(_ask_scale, scale=value),
-               promised_answer("honoured", "scale"))
+               partial(_ask_scale, scale=value), promised_answer("honoured", "scale"))
                for name, (value, answers) in _GIVEN_SCALES.items()),
 )
 
 
 GRADE_ALARM = 1e-6
-"""The chance, at most, that a grade is missed which the subject has."""
+"""The most likely that a precision which the subject has is not recognised."""
 LONG_LENGTHS = 45, 45
-"""T and S of a problem that is long enough to go in blocks, and to read a grade off."""
+"""T and S of a problem long enough to be computed in blocks and to show the precision."""
 NONE = "none"
 
 
 def normal_problem(asker: Asker, T: int, S: int, seed: int = 1) -> Problem:
-    """Entries drawn from N(0, 1), always the same."""
+    """A problem with entries from N(0, 1), the same for each seed."""
     sizes = Sizes(asker.fit_batch(T, S), asker.heads, asker.heads, T, S, asker.width, asker.width)
     return make_problem(Recipe(sizes, ("normal",), "none", frozenset(), seed), asker.dtype)
 
@@ -144,57 +134,57 @@ def _ask_promotion(asker: Asker) -> Reply:
 
 
 def _ask_precision(asker: Asker) -> Reply:
-    """The tightest class that explains some two thousand generic entries. A declared class is
-    contradicted where it does not explain them; a subject may well be more exact than it declares.
+    """The finest class that explains the errors of about two thousand ordinary entries.
+
+    A declared class is contradicted if it does not explain them. A subject may be more exact than
+    declared.
     """
     problem, declaration = normal_problem(asker, *LONG_LENGTHS), asker.subject.declaration
     declared = declared_precision(declaration.precision.get(asker.dtype), asker.dtype)
     output = asker.ask_output(problem)
     fit = partial(fit_class, problem, output, conventions={},
-                  scale_width=asker.subject.scale_width(problem),
-                  false_alarm=GRADE_ALARM)
+                  scale_width=asker.subject.scale_width(problem), false_alarm=GRADE_ALARM)
     fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
     ratios = ", ".join(f"{each.name} {each.ratio:.3g}" for each in fits)
-    told = f"{declared} is declared; worst error over what each class allows: {ratios}"
-    return Reply(best.name if best else NONE, told,
+    detail = f"{declared} is declared; worst error over what each class allows: {ratios}"
+    return Reply(best.name if best else NONE, detail,
                  "" if fit(declared, name="declared").explains_panel else str(declared))
 
 
 def _ask_huge_logits(asker: Asker, share: float) -> Reply:
-    """Dot products so large that all weight lies on the last key: 2^12, or a share of the largest
-    number.
+    """Logits so large that the last key has all weight.
+
+    share: of the dtype's largest number, for the dot products; 0: 2^12.
     """
     problem = asker.make_even(4, 4)
     largest = DTYPES[asker.dtype].largest
     size = 2.0 ** np.floor(np.log2(share * largest) / 2) if share else 2.0**6
     problem.query[..., 0] = size
     problem.key[..., 0] = np.array([-0.5, 0.25, 0.5, 1.0]) * size
-    seen = asker.ask_output(problem)[..., :4]
-    if not np.isfinite(seen).all():
-        return Reply("nan" if np.isnan(seen).any() else "infinite", show_numbers(seen))
-    return name_candidate(seen, {"right": np.eye(4)[3]})
+    weights = asker.ask_output(problem)[..., :4]
+    if not np.isfinite(weights).all():
+        return Reply("nan" if np.isnan(weights).any() else "infinite", show_numbers(weights))
+    return name_candidate(weights, {"right": np.eye(4)[3]})
 
 
 _PRODUCT_FACTOR = 1 + 2.0**-9 + 2.0**-12
-"""float32 holds it; ten bits of a mantissa lose its last part, seven bits all but 1."""
+"""Exact in float32. Ten bits of a mantissa drop its last part; seven bits leave 1."""
 
 
 def _ask_device_products(asker: Asker) -> Reply:
-    """All weights are a quarter, and all values alike: what comes back is what a product reads of
-    a value.
-    """
+    """All values are equal, so the output shows how much of a value a product reads."""
     device = asker.subject.callee.place.get("device", "cpu")
     if asker.dtype is not DType.FLOAT32 or kind_of(device) == "cpu":
         raise NotAsked(f"TF32 is how GPUs may multiply float32; this is {asker.dtype.value} on "
                        f"{device}")
     problem = asker.make_even(4, 4)
     problem.value[...] = _PRODUCT_FACTOR
-    seen = asker.ask_output(problem)[0, 0]
+    output = asker.ask_output(problem)[0, 0]
     read = {"float32": _PRODUCT_FACTOR, "tf32": 1 + 2.0**-9, "bfloat16": 1.0}
-    name = next((name for name, value in read.items() if np.abs(seen - value).max() < 2.0**-14),
+    name = next((name for name, value in read.items() if np.abs(output - value).max() < 2.0**-14),
                 OTHER)
-    return Reply(name, f"{_PRODUCT_FACTOR:.7g} comes back as {seen[0, 0]:.7g}")
+    return Reply(name, f"{_PRODUCT_FACTOR:.7g} comes back as {output[0, 0]:.7g}")
 
 
 _HUGE_LOGIT_ANSWERS = {"right": "the value of the key with the largest logit", "nan": "NaN",
@@ -207,14 +197,12 @@ def _claimed_dtype(declaration: Declaration) -> str:
 
 NUMBER_QUESTIONS = (
     Question("dtype.output", "Which dtype does the output have?", {}, _ask_output_dtype,
-             _claimed_dtype,
-             When.EVERY_DTYPE),
+             _claimed_dtype, When.EVERY_DTYPE),
     Question("dtype.promotion",
              "Which dtype does the output have if keys and values have another than the queries?",
              {}, _ask_promotion, when=When.EVERY_DTYPE),
     Question("precision", "Which is the finest precision class that explains the rounding errors?",
-             {}, _ask_precision,
-             when=When.EVERY_DTYPE),
+             {}, _ask_precision, when=When.EVERY_DTYPE),
     Question("huge_logits.exponential",
              "What is the output if the exponential of the logits overflows?", _HUGE_LOGIT_ANSWERS,
              partial(_ask_huge_logits, share=0.0), when=When.EVERY_DTYPE),
@@ -229,57 +217,56 @@ DEVICE_QUESTIONS = (
 )
 
 
-_BATCH_SIZE, _BATCH_SEED = 3, 1
-
-
 # Whether the bits of a row depend on what else is computed in the same call
 
 
+_BATCH_SIZE, _BATCH_SEED = 3, 1
 _SAME_BITS_ANSWERS = {"same": "no, not one bit", "differs": "yes", **FAILURES}
 
 
 def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> Reply:
-    """One call of everything, and one of each batch entry, or of each query."""
+    """Compares one call with one call per batch entry, or per query."""
     problem = _batch_problem(asker)
     together = asker.ask(problem).output
     outputs = [asker.ask(part).output for part in _cut_parts(problem, along)]
     apart = np.concatenate(outputs, axis=0 if along == "batch" else 2)
     many = int((_entry_bits(together) != _entry_bits(apart)).sum())
-    return Reply("differs", f"{many} of {together.size} entries") if many else Reply("same")
+    if not many:
+        return Reply("same")
+    return Reply("differs", f"{many} of {together.size} entries")
 
 
 def _batch_problem(asker: Asker) -> Problem:
-    """Three batch entries of entries from N(0, 1)."""
+    """Three batch entries from N(0, 1)."""
     sizes = Sizes(_BATCH_SIZE, asker.heads, asker.heads, *LONG_LENGTHS, asker.width, asker.width)
     return make_problem(Recipe(sizes, ("normal",), "none", frozenset(), _BATCH_SEED), asker.dtype)
 
 
 def _cut_parts(problem: Problem, along: str) -> Iterator[Problem]:
-    """The batch entries, each alone, or the queries."""
+    """A problem per batch entry, or per query."""
     if along == "batch":
-        arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-        yield from (problem.but(**{name: array[at:at + 1] for name, array in arrays.items()})
-                    for at in range(_BATCH_SIZE))
+        for at in range(_BATCH_SIZE):
+            entry = slice(at, at + 1)
+            yield problem.but(query=problem.query[entry], key=problem.key[entry],
+                              value=problem.value[entry])
     else:
-        yield from (problem.but(query=problem.query[:, :, at:at + 1])
-                    for at in range(problem.sizes.T))
+        for at in range(problem.sizes.T):
+            yield problem.but(query=problem.query[:, :, at:at + 1])
 
 
 def _entry_bits(array: Array) -> Array:
-    """The entries of an array of any shape as whole numbers."""
+    """The entries of any array as whole numbers, bit for bit."""
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
 
 BIT_QUESTIONS = (
     Question("bits.batch",
              "Do the bits of a batch entry's output depend on the other entries of the batch?",
-             _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="batch"),
+             _SAME_BITS_ANSWERS, partial(_compare_with_parts, along="batch"),
              promised_answer("same", "batch_invariant")),
     Question("bits.queries",
              "Do the bits of a query's output depend on the other queries of the call?",
-             _SAME_BITS_ANSWERS,
-             partial(_compare_with_parts, along="queries"),
+             _SAME_BITS_ANSWERS, partial(_compare_with_parts, along="queries"),
              promised_answer("same", "batch_invariant")),
 )
 
@@ -288,7 +275,7 @@ PER_HEAD, AVERAGED = "per_head", "averaged"
 
 
 def _ask_weights_form(asker: Asker) -> tuple[str, SubjectAnswer]:
-    """How the weights come back, and what came."""
+    """Whether weights are returned per head or averaged, and the answer with them."""
     problem = _weights_problem(asker)
     try:
         return PER_HEAD, asker.without_limits(weights=PER_HEAD).ask(problem)
@@ -297,9 +284,7 @@ def _ask_weights_form(asker: Asker) -> tuple[str, SubjectAnswer]:
 
 
 def _weights_problem(asker: Asker) -> Problem:
-    """Each head weighs the keys in its own way; values are the identity, so the output is the
-    weights in effect.
-    """
+    """Each head weighs the keys differently, and the output is the weights."""
     problem = asker.make_sloped(4, 4)
     problem.key[:, -1, :, 0] *= -1
     return problem.but(return_weights=True)
@@ -312,14 +297,15 @@ def _ask_weight_heads(asker: Asker) -> Reply:
 
 def _ask_weight_sums(asker: Asker) -> Reply:
     sums = _returned_weights(_ask_weights_form(asker)[1]).sum(axis=-1)
-    return Reply("yes" if is_close(sums, np.ones(1)) else "no",
+    return Reply(yes_or_no(is_close(sums, np.ones(1))),
                  f"from {sums.min():.3g} to {sums.max():.3g}")
 
 
 def _ask_weight_effect(asker: Asker) -> Reply:
     form, answer = _ask_weights_form(asker)
     weights, effective = _returned_weights(answer), answer.output.astype(np.float64)[..., :4]
-    effective = effective.mean(axis=1) if form == AVERAGED else effective
+    if form == AVERAGED:
+        effective = effective.mean(axis=1)
     if is_close(weights, effective):
         return Reply("in_effect", show_numbers(weights))
     sums = is_close(weights.sum(axis=-1), np.ones(1)), is_close(effective.sum(axis=-1), np.ones(1))
@@ -330,7 +316,7 @@ def _ask_weight_effect(asker: Asker) -> Reply:
 
 
 def _returned_weights(answer: SubjectAnswer) -> Array:
-    """The weights that came back, (B,H,T,S) or averaged (B,T,S), in float64."""
+    """The returned weights in float64: (B,H,T,S), or averaged (B,T,S)."""
     assert answer.weights is not None  # they were asked for, and the call saw to it
     return answer.weights.astype(np.float64)
 
@@ -344,57 +330,60 @@ WEIGHT_QUESTIONS = (
         PER_HEAD: "(B,H,T,S)", AVERAGED: "(B,T,S), the mean over the heads", **FAILURES},
         _ask_weight_heads, _claimed_weights),
     Question("weights.sum", "Do the returned weights of a row sum to 1?",
-             {"yes": "yes", "no": "no", **FAILURES},
-             _ask_weight_sums, promised_answer("yes", "weights")),
+             {"yes": "yes", "no": "no", **FAILURES}, _ask_weight_sums,
+             promised_answer("yes", "weights")),
     Question("weights.effect",
              "Are the returned weights the ones that the values are multiplied by?", {
         "in_effect": "yes, after dropout if there is any",
-        "before_dropout": "no: dropout was applied to them afterwards",
-        **FAILURES}, _ask_weight_effect, promised_answer("in_effect", "weights")),
+        "before_dropout": "no: dropout was applied to them afterwards", **FAILURES},
+        _ask_weight_effect, promised_answer("in_effect", "weights")),
 )
 
 
-YES, NO = "yes", "no"
 _ALL_ROWS = np.ones(4, bool)
 
 
 def _ask_gradient_flow(asker: Asker) -> Reply:
-    found = asker.ask_gradients(normal_problem(asker, 4, 4), _ALL_ROWS)
-    return Reply(YES if found else NO,
-                 "; ".join(f"up to {np.abs(each).max():.3g}" for each in found or ()))
+    gradients = asker.ask_gradients(normal_problem(asker, 4, 4), _ALL_ROWS)
+    return Reply(yes_or_no(bool(gradients)),
+                 "; ".join(f"up to {np.abs(each).max():.3g}" for each in gradients or ()))
 
 
 def _ask_hidden_key_gradient(asker: Asker, form: str) -> Reply:
-    """The rows that do not see the last key. A layer that attends to its own input has but one
-    gradient; what the last row, as a query, contributes to it is left out with that row.
+    """The gradients of the rows that do not see the last key.
+
+    A layer that attends to its own input has a single gradient. The last row also contributes to
+    it as a query, so that row is left out.
     """
     problem = hide_last_key(asker, normal_problem(asker, 4, 4), form)
-    found = _ask_row_gradients(asker, problem, np.arange(4) < 3)
-    of_key = found if asker.subject.declaration.limits.self_attention_only else found[1:]
+    gradients = _ask_row_gradients(asker, problem, np.arange(4) < 3)
+    of_key = gradients if asker.subject.declaration.limits.self_attention_only else gradients[1:]
     largest = max(float(np.abs(each[..., -1, :]).max()) for each in of_key)
-    name = "nonzero" if largest else "zero"
-    return Reply("nan" if np.isnan(largest) else name, f"up to {largest:.3g}")
+    name = "nan"
+    if not np.isnan(largest):
+        name = "nonzero" if largest else "zero"
+    return Reply(name, f"up to {largest:.3g}")
 
 
 def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
-    """The gradients of the rows that see something, where another sees nothing."""
+    """The gradients of the other rows, where one row has no visible key."""
     if form == "mask" and not asker.has_rows:
         raise NotAsked("its queries share one mask")
-    found = _ask_row_gradients(asker, hide_row(asker, normal_problem(asker, 4, 4), form),
+    gradients = _ask_row_gradients(asker, hide_row(asker, normal_problem(asker, 4, 4), form),
                                np.arange(4) != HIDDEN_ROW)
-    names = [name for name, each in zip(("query", "key", "value"), found, strict=True)
+    names = [name for name, each in zip(("query", "key", "value"), gradients, strict=True)
              if not np.isfinite(each).all()]
-    return Reply("nan", f"not finite: {', '.join(names)}") if names else Reply("finite")
+    if not names:
+        return Reply("finite")
+    return Reply("nan", f"not finite: {', '.join(names)}")
 
 
 def _ask_row_gradients(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:
-    """The gradients of the rows that are True in `rows` (T,), as (B,H,T,D). Raises NotAsked where
-    there are none.
-    """
-    found = asker.ask_gradients(problem, rows)
-    if found is None:
+    """The gradients (B,H,T,D) of the rows (T,) that are True. Raises NotAsked."""
+    gradients = asker.ask_gradients(problem, rows)
+    if gradients is None:
         raise NotAsked("it computes without gradients")
-    return found
+    return gradients
 
 
 _FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
@@ -417,10 +406,11 @@ GRADIENT_QUESTIONS = (
 )
 
 
-
-
 def _ask_names(asker: Asker, trait: str) -> Reply:
-    """One key alone may be handed through; a call with mask or bias has more inputs to change."""
+    """The inputs with this trait, in calls with and without a mask or bias.
+
+    With a single key the value may be returned unchanged.
+    """
     plain = normal_problem(asker, 4, 4)
     answers = [asker.ask(plain)]
     further = (normal_problem(asker, 1, 1),
@@ -434,8 +424,9 @@ def _ask_names(asker: Asker, trait: str) -> Reply:
 
 
 def _ask_again(asker: Asker, *, between: bool) -> Reply:
-    """The same call twice; in between others of the same shape with other contents, and of another
-    shape.
+    """The same call twice.
+
+    between: calls with other contents and another shape come in between.
     """
     problem = normal_problem(asker, 4, 4)
     first = asker.ask_output(problem)
@@ -449,12 +440,12 @@ def _ask_again(asker: Asker, *, between: bool) -> Reply:
 
 
 def _other_problems(asker: Asker, problem: Problem) -> tuple[Problem, ...]:
-    return problem.but(value=-problem.value), problem.but(query=-problem.query, key=2
-                                                          * problem.key), asker.make_even(2, 5)
+    return (problem.but(value=-problem.value),
+            problem.but(query=-problem.query, key=2 * problem.key), asker.make_even(2, 5))
 
 
 def _ask_answer_stays(asker: Asker) -> Reply:
-    """Whether a later call changes what an earlier one handed back."""
+    """Whether a later call changes an array that was returned earlier."""
     problem = normal_problem(asker, 4, 4)
     first = asker.ask(problem)
     asker.ask(problem.but(value=-problem.value))
@@ -465,28 +456,22 @@ _SAME_OUTPUT_ANSWERS = {"same": "yes, bit for bit", "differs": "no", **FAILURES}
 _INPUT_NAMES_ANSWERS = {NONE: "none", **FAILURES}
 
 def is_steady(asker: Asker) -> bool:
-    """Whether the same call gives the same twice. If not, answers are chance, and none can
-    contradict a claim.
-    """
+    """Whether a repeated call answers the same. If not, no answer can contradict a claim."""
     try:
         return _ask_again(asker, between=False).answer == "same"
     except (NotAsked, Failed):
         return True
 
 
-DETERMINISM_QUESTION = Question("determinism.twice",
-                                "Does the same call give the same output the second time?",
-                                _SAME_OUTPUT_ANSWERS,
-                                partial(_ask_again, between=False),
-                                promised_answer("same", "purity"))
+DETERMINISM_QUESTION = Question(
+    "determinism.twice", "Does the same call give the same output the second time?",
+    _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=False), promised_answer("same", "purity"))
 """Asked first: it tells what the other answers are worth."""
 PURITY_QUESTIONS = (
     Question("mutated", "Which inputs does a call change?", _INPUT_NAMES_ANSWERS,
-             partial(_ask_names, trait="mutated"),
-             promised_answer(NONE, "purity")),
+             partial(_ask_names, trait="mutated"), promised_answer(NONE, "purity")),
     Question("aliased", "With which inputs does an output share memory?", _INPUT_NAMES_ANSWERS,
-             partial(_ask_names, trait="aliases"),
-             promised_answer(NONE, "purity")),
+             partial(_ask_names, trait="aliases"), promised_answer(NONE, "purity")),
     Question("determinism.after_another",
              "Does the same call give the same output after calls with other inputs?",
              _SAME_OUTPUT_ANSWERS, partial(_ask_again, between=True),

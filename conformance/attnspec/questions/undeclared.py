@@ -1,16 +1,15 @@
-"""What a subject does where its declaration is silent: which conventions it follows, and what it
-takes before overflow.
+"""What a declaration does not say: the conventions of a subject, and its range before overflow.
 
-A storage in float16 may be declared, and then an overflow contradicts nothing. So the largest
-logit, the largest value and the most keys in a half dtype are read off instead: by bisection over
-powers of two, on problems whose answer is known without any rounding.
+A subject may declare that it stores in float16; then an overflow contradicts nothing. So the
+largest logit and value and the most keys at a half dtype are found by bisection over powers of
+two, on problems whose answer is known exactly.
 
-A subject is held to the conventions that it follows. Where none of a convention's answers fits, it
-is `undefined`, and clauses ask less of the subject. So that a wrong subject is not excused, the
-problems are easy: all keys weigh the same, and one head is looked at. A subject that gives an
-answer there is held to it on all problems. A function of a user's own that fails there, and does
-not say that it refuses the call, is held to what is recommended: an exception by accident is no
-convention, and the clauses meet it.
+A subject is held to the conventions that it follows. If no answer of a convention fits, it is
+`undefined`, and clauses ask less of it. To excuse no wrong subject, these problems are easy: all
+keys have the same weight, and only one head is examined. Whoever answers there is held to that
+answer on all problems. A user's own function that fails there, and does not say that it refuses
+the call, is held to what is recommended: an accidental exception is no convention, and the clauses
+will meet it too.
 """
 
 from __future__ import annotations
@@ -44,7 +43,14 @@ from attnspec.questions.asker import (
     reply_to,
     softmax_rows,
 )
-from attnspec.questions.inputs import NO, YES, ask_alignment, ask_heads_read, ask_hidden_row, ask_mask_with_causal
+from attnspec.questions.inputs import (
+    NO,
+    ask_alignment,
+    ask_heads_read,
+    ask_hidden_row,
+    ask_mask_with_causal,
+    yes_or_no,
+)
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 
@@ -52,7 +58,7 @@ _JOINT_PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
 
 class _FirstHead(Asker):
-    """Looks at no other head."""
+    """Examines the first head only."""
 
     def ask_output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The first head of the output, (1,1,T,Dv)."""
@@ -60,18 +66,18 @@ class _FirstHead(Asker):
 
 
 def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
-    """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H
-    is accepted.
+    """The convention's answer by name; `undefined` if none fits.
 
-    Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid
-    the problem. Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`,
-    `hidden_row.key_lengths`; `hidden_row` is the first of them.
+    `grouped` says whether Hkv < H is accepted. What the subject cannot be asked is missing: it
+    lacks the keyword, or its limits forbid the problem. Hidden rows are asked in each form:
+    `hidden_row.mask`, `hidden_row.bias`, `hidden_row.key_lengths`; `hidden_row` is the first of
+    them.
     """
     if subject.declaration.kind is Kind.ROTARY:
-        is_said = "interleaved" in subject.declaration.keywords
-        return {} if is_said else _ask_convention(ROTARY_PAIRS,
-                                                  partial(_aspect_questions()[ROTARY_PAIRS],
-                                                          Asker(subject, dtype)))
+        if "interleaved" in subject.declaration.keywords:
+            return {}
+        ask_pairs = _aspect_questions()[ROTARY_PAIRS]
+        return _ask_convention(ROTARY_PAIRS, partial(ask_pairs, Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_ask_hidden_rows, _ask_causal_alignment, _ask_masks_together, _ask_aspects):
@@ -83,26 +89,25 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 
 def _ask_aspects(asker: Asker) -> Mapping[str, str]:
-    """The conventions of single aspects, such as what lies beyond a length, or what a full cache
-    does.
-    """
-    asked = _aspect_questions()
-    return {name: answer for word, ask in asked.items()
-            for name, answer in _ask_convention(word, partial(ask, asker)).items()}
+    """The conventions of aspects, such as what a full cache does."""
+    answers = dict[str, str]()
+    for name, ask in _aspect_questions().items():
+        answers |= _ask_convention(name, partial(ask, asker))
+    return answers
 
 
 def _aspect_questions() -> Mapping[str, Callable[[Asker], Reply]]:
-    """By convention, how an aspect finds out what a subject does."""
+    """By convention, the function of an aspect that asks for it."""
     return {name: ask for part in load_parts("words")
             for name, ask in getattr(part, "CONVENTIONS_ASKED", {}).items()}
 
 
 def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
-    """The answer of the convention, `undefined` if the reply is none of them; nothing where it
-    cannot be asked.
-    """
+    """The convention's answer, `undefined` if none fits; empty if it cannot be asked."""
     reply = reply_to(ask)
-    return {} if reply is None else {name: _convention_answer(name.partition(".")[0], reply)}
+    if reply is None:
+        return {}
+    return {name: _convention_answer(name.partition(".")[0], reply)}
 
 
 def _convention_answer(convention: str, reply: Reply) -> str:
@@ -112,23 +117,24 @@ def _convention_answer(convention: str, reply: Reply) -> str:
 
 
 def _ask_hidden_rows(asker: Asker) -> Mapping[str, str]:
-    """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys
-    differ.
-    """
-    problem, found = asker.make_even_near(4, 4), dict[str, str]()
+    """A subject that ignores its mask answers `uniform` here. The clauses then refute it."""
+    problem, answers = asker.make_even_near(4, 4), dict[str, str]()
     for form in ("mask", "bias", "key_lengths"):
-        found |= _ask_convention(f"hidden_row.{form}",
+        answers |= _ask_convention(f"hidden_row.{form}",
                                  partial(ask_hidden_row, asker, form, problem))
-    return {"hidden_row": next(iter(found.values())), **found} if found else {}
+    if not answers:
+        return {}
+    return {"hidden_row": next(iter(answers.values())), **answers}
 
 
 def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
-    """Asked with more keys than queries and with fewer; the two answers must be the same one. A
-    keyword that is taken with one query only is asked about with one. Where there is no causal
-    flag, the first other keyword that counts from a query's own place serves for it.
+    """Asked with more keys than queries and with fewer; both answers must be the same.
+
+    A keyword for one query only is asked with one. Without a causal flag, another keyword that
+    counts from a query's own position is asked instead.
     """
-    taken = asker.subject.declaration.keywords
-    keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
+    keywords = asker.subject.declaration.keywords
+    keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in keywords), "causal")
     ask: Callable[[Asker, int, int], Reply]
     if keyword in PLACED:
         ask = partial(ask_alignment, keyword=keyword)
@@ -136,10 +142,11 @@ def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
         ask = _aspect_alignments()[keyword]
 
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
-        """The answers at these numbers of queries and keys, where it can be asked."""
-        return {answer for T, S in lengths
-                for answer in _ask_convention("causal_alignment",
-                                              partial(ask, asker, T, S)).values()}
+        """The answers at these T and S that can be asked."""
+        answers = set[str]()
+        for T, S in lengths:
+            answers |= set(_ask_convention("causal_alignment", partial(ask, asker, T, S)).values())
+        return answers
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
     if not answers:
@@ -148,46 +155,45 @@ def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
 
 
 def _aspect_alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
-    """By keyword that hides nothing, how an aspect asks from where it counts a query's own place."""
+    """By keyword that hides nothing: how to ask from where it counts positions."""
     return {keyword: ask for part in load_parts("words") if hasattr(part, "ALIGNMENTS")
             for keyword, ask in part.ALIGNMENTS.items()}
 
 
 def _ask_masks_together(asker: Asker) -> Mapping[str, str]:
-    """Asked at other lengths than the rest: a subject that keeps its answers by their shape has
-    none of this one.
-    """
+    """Asked at lengths of its own: no answer cached by shape can serve here."""
     return _ask_convention("mask_with_causal",
                            partial(ask_mask_with_causal, asker, _JOINT_PATTERN))
 
 
 def _ask_groups(asker: Asker) -> Mapping[str, str]:
-    """A declared limit is believed. A wrong answer is an acceptance: clauses are to find it wrong."""
+    """A declared limit is believed. A wrong answer counts as accepted: clauses will refute it."""
     limits = asker.subject.declaration.limits
     reply = None if limits.grouped is False else reply_to(partial(ask_heads_read, asker))
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
-    if reply.answer in {RAISES, UNUSABLE}:
-        return {"grouped": NO,
-                **({"grouped_heads": _convention_answer("grouped_heads", reply)}
-                   if reply.is_failure else {})}
-    return {"grouped": YES, "grouped_heads": _convention_answer("grouped_heads", reply)}
+    is_accepted = reply.answer not in {RAISES, UNUSABLE}
+    answers = {"grouped": yes_or_no(is_accepted)}
+    if is_accepted or reply.is_failure:
+        answers["grouped_heads"] = _convention_answer("grouped_heads", reply)
+    return answers
 
 
 RANGE_KEYS = 4
-"""S of the problems that ask for logits and values."""
+"""S of the problems about logits and values."""
 
 MOST_KEYS = 2**13
 MOST_KEYS_SQUARE = 2**11
-"""Where there are as many queries as keys."""
+"""The most keys if there must be as many queries."""
 
 _LARGEST_WRITTEN_OUT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """What was searched for: `noun`, in the plural; the most that stands, 0 if nothing does; and
-    the most tried.
+    """The largest size without overflow, 0 if there is none, and the largest tried.
+
+    noun: in the plural.
     """
 
     noun: str
@@ -203,13 +209,11 @@ class Most:
 
 
 class _Exactly(Asker):
-    """Heads of width 16 where that can be: the root in the scale is 4, and logits are the powers
-    of two asked for.
-    """
+    """Heads of width 16 if possible: the scale is 1/4, so logits are exact powers of two."""
 
     @property
     def width(self) -> int:
-        """D and Dv."""
+        """The head width, D and Dv."""
         limits = self.subject.declaration.limits
         return limits.nearest("D", max(16, limits.min_head_width))
 
@@ -219,60 +223,64 @@ class _Exactly(Asker):
         return DTYPES[self.dtype].largest
 
     def powers(self, most: float) -> list[float]:
-        """The powers of two from 1 to `most`, and the largest number of the dtype if it is no
-        more.
-        """
-        numbers = {2.0**power for power in range(int(math.log2(most)) + 1)}
-        return sorted(numbers | {each for each in (self.largest_number,) if each <= most})
+        """The powers of two from 1 to `most`, and the dtype's largest number if within."""
+        numbers = set(_powers_of_two(most))
+        if self.largest_number <= most:
+            numbers.add(self.largest_number)
+        return sorted(numbers)
 
     def ask_last_row(self, problem: Problem) -> Array:
-        """The last row of every head, (B,H,Dv): it sees all keys under a causal flag too."""
+        """The last row of all heads, (B,H,Dv): the causal flag hides no key from it."""
         return np.asarray(self.ask_output(problem)[:, :, -1])
 
 
+def _powers_of_two(most: float) -> list[float]:
+    return [2.0**power for power in range(int(math.log2(most)) + 1)]
+
+
 def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
-    """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is
-    left out.
+    """The largest logits and values and the most keys without overflow, at a half dtype.
+
+    What cannot be asked is missing.
     """
     if not DTYPES[dtype].is_half:
         return ()
     asker = _Exactly(subject, dtype)
     searches = (("logits", _logit_sizes(asker), _stands_logit),
                 ("values", asker.powers(asker.largest_number), _stands_value),
-                ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)],
-                 _stands_keys))
-    found = []
+                ("keys", _powers_of_two(_most_keys(asker)), _stands_keys))
+    ranges = []
     for noun, sizes, stands in searches:
         try:
-            found.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)),
+            ranges.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)),
                               sizes[-1]))
         except NotAsked:
             continue
-    return tuple(found)
+    return tuple(ranges)
 
 
 def find_largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
-    """The largest of some growing sizes that stands; 0 if the least does not. What lies below one
-    that stands does.
-    """
+    """The largest of the sizes that `stands` accepts, by bisection; 0 if there is none."""
     if stands(sizes[-1]):
         return sizes[-1]
     low, high = -1, len(sizes) - 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if stands(sizes[middle]) else (low, middle)
-    return sizes[low] if low >= 0 else 0.0
+    if low < 0:
+        return 0.0
+    return sizes[low]
 
 
-def describe_most(found: Sequence[Most]) -> str:
+def describe_most(ranges: Sequence[Most]) -> str:
     """`logits up to 65,504, values up to 65,504, 2,048 keys`."""
-    return ", ".join(map(str, found))
+    return ", ".join(map(str, ranges))
 
 
-def describe_tried(found: Sequence[Most]) -> str:
-    """What was the most of each that was tried: who stands it may stand more."""
+def describe_tried(ranges: Sequence[Most]) -> str:
+    """The largest sizes tried: the subject may take larger ones."""
     return ("tried up to "
-            + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in found))
+            + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in ranges))
 
 
 def format_size(size: float) -> str:
@@ -291,7 +299,7 @@ def _answers_size(stands: Callable[[_Exactly, float], bool], asker: _Exactly, si
 
 
 def _logit_sizes(asker: _Exactly) -> list[float]:
-    """As far as one product of two entries reaches, in float32."""
+    """Up to the largest product of two entries that float32 holds."""
     entry = 2.0 ** math.floor(math.log2(asker.largest_number))
     return asker.powers(min(entry * (entry / _scale_root(asker)), float(np.finfo(np.float32).max)))
 
@@ -306,19 +314,19 @@ def _stands_logit(asker: _Exactly, logit: float) -> bool:
     share = 2.0 ** math.ceil(math.log2(product) / 2)
     problem.query[..., 0], problem.key[..., 0, 0] = share, product / share
     weights = softmax_rows(np.array([[logit, *np.zeros(problem.sizes.S - 1)]]))[0]
-    seen = asker.ask_last_row(problem)[..., :RANGE_KEYS]
-    return _is_near(seen[..., :len(weights)], weights[:RANGE_KEYS])
+    observed = asker.ask_last_row(problem)[..., :RANGE_KEYS]
+    return _is_near(observed[..., :len(weights)], weights[:RANGE_KEYS])
 
 
 def _stands_value(asker: _Exactly, value: float) -> bool:
-    """All keys weigh the same, and all values are this one."""
+    """All keys have the same weight and this value."""
     problem = asker.make_even_near(RANGE_KEYS, RANGE_KEYS)
     return _is_near(asker.ask_last_row(problem.but(value=np.full_like(problem.value, value)))
                     / value, np.ones(1))
 
 
 def _stands_keys(asker: _Exactly, keys: float) -> bool:
-    """So many keys weigh the same, and all values are one."""
+    """So many keys have the same weight and the value 1."""
     S = int(keys)
     problem = asker.make_even_near(S if _needs_square(asker.subject.declaration.limits) else 1, S)
     return _is_near(asker.ask_last_row(problem.but(value=np.ones_like(problem.value))), np.ones(1))
@@ -329,28 +337,25 @@ def _most_keys(asker: _Exactly) -> int:
 
 
 def _needs_square(limits: Limits) -> bool:
-    """Whether a row sees all of many keys only where there are as many queries."""
+    """Whether the last row sees all of many keys only if there are as many queries."""
     return limits.ties_lengths or limits.causal_only
 
 
-def _is_near(seen: Array, wanted: Array) -> bool:
-    """Whether two arrays of any shape that broadcasts are equal as far as rounding in a half dtype
-    lets one tell.
-    """
-    return bool((np.abs(seen - wanted) <= CLOSENESS).all())
+def _is_near(observed: Array, expected: Array) -> bool:
+    """Whether two arrays are equal as far as a half dtype's rounding allows, broadcast."""
+    return bool((np.abs(observed - expected) <= CLOSENESS).all())
 
 
 def _ask_range(asker: Asker) -> Reply:
     if not DTYPES[asker.dtype].is_half:
         raise NotAsked("it is asked only in float16 and bfloat16")
     asker.ask(asker.make_even(RANGE_KEYS, RANGE_KEYS))  # who answers nothing at all fails here
-    found = probe_ranges(asker.subject, asker.dtype)
-    return Reply(describe_most(found), describe_tried(found))
+    ranges = probe_ranges(asker.subject, asker.dtype)
+    return Reply(describe_most(ranges), describe_tried(ranges))
 
 
 RANGE_QUESTIONS = (
     Question("range",
              "How large may logits and values be in a half dtype, and how many keys may a row "
-             "have, before it "
-             "overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
+             "have, before it overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
 )

@@ -1,8 +1,8 @@
-"""A ranking: which kernels are meant (files, folders of them, patterns, files that name targets),
-and a job each.
+"""Makes a ranking of kernels: finds the kernels that the user names, and makes a job of each.
 
-It may go on in a record only where the same plan judges. A kernel is judged in a worker: its
-process is started, every clause tried, and all of it forgotten again.
+Kernels are named by files, folders, patterns, and files that list targets. A ranking continues in
+an existing record only where the same plan judges. A worker judges a kernel as a whole: it starts
+the kernel's process, tries every clause, and then frees all that it loaded.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import glob
 import hashlib
 import math
+import re
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,7 +36,7 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import RANK_PART, Done, FirstFailure, KernelRanked, KernelStanding, RunStarted
 from attnspec.record.outcome import Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import plan_digest
+from attnspec.record.write import Group, plan_digest
 from attnspec.report.bugs import likely_group
 from attnspec.report.likely_cause import CONSEQUENT_THEMES
 from attnspec.runner.jobs import Breadcrumb, Sharing, is_idle
@@ -51,24 +53,24 @@ DIGEST_DIGITS = 16
 _LIST_SUFFIX = ".txt"
 
 
-def find_kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
-    """The targets that are meant, in the order in which they are named; those of a folder or a
-    pattern by name.
+def find_kernels(names: Iterable[str], function: str = "") -> Iterator[str]:
+    """Lists the targets in the order of the names; those of a folder or pattern are sorted.
 
-    A file of targets ends in .txt, has one on each line, and is read from the working directory;
-    `#` begins a comment. function: what is judged of files for which no function is named; empty:
-    the only one that there is, or `attend`. Raises TargetError for what is empty or nowhere.
+    A file of targets ends in .txt, has one target per line, and is read from the working
+    directory; `#` begins a comment. function: the function to judge in files without a function
+    name; if it is empty, it is the file's only function, or else `attend`. Raises TargetError for
+    a name that is empty or leads nowhere.
     """
-    for target in named:
-        path, pattern = Path(target), target.rpartition(":")
+    for target in names:
+        path, (pattern, _, function_named) = Path(target), target.rpartition(":")
         if path.is_dir():
             yield from _targets_in(_files_in_folder(path), target, function)
         elif path.suffix == _LIST_SUFFIX:
             yield from find_kernels(_read_target_lines(path), function)
         elif target.endswith(".py"):
             yield from _targets_in(_match_files(target), target, function)
-        elif pattern[0].endswith(".py") and glob.has_magic(pattern[0]):
-            yield from _targets_in(_match_files(pattern[0]), target, pattern[2])
+        elif pattern.endswith(".py") and glob.has_magic(pattern):
+            yield from _targets_in(_match_files(pattern), target, function_named)
         else:
             yield target
 
@@ -84,10 +86,9 @@ def _read_target_lines(path: Path) -> list[str]:
 
 
 def _files_in_folder(folder: Path) -> list[Path]:
-    """The Python files below it, without those whose path has a name with `_` or a dot first."""
+    """Lists the Python files in the folder, without names that begin with `_` or a dot."""
     return sorted(path for path in folder.rglob("*.py")
-                  if not any(part.startswith(("_", "."))
-                             for part in path.relative_to(folder).parts))
+                  if not re.search(r"(^|/)[_.]", path.relative_to(folder).as_posix()))
 
 
 def _match_files(pattern: str) -> list[Path]:
@@ -98,20 +99,20 @@ def _match_files(pattern: str) -> list[Path]:
     return sorted(map(Path, glob.glob(pattern, recursive=True)))
 
 
-def _targets_in(files: Iterable[Path], named: str, function: str) -> Iterator[str]:
-    found = [f"{file}:{function or only_function(file) or DEFAULT_FUNCTION}" for file in files]
-    if not found:
-        raise TargetError(f"{named!r} names no kernel: there is no Python file.")
-    yield from found
+def _targets_in(files: Sequence[Path], name: str, function: str) -> Iterator[str]:
+    if not files:
+        raise TargetError(f"{name!r} names no kernel: there is no Python file.")
+    for file in files:
+        yield f"{file}:{function or only_function(file) or DEFAULT_FUNCTION}"
 
 
 def file_digest(target: str) -> str:
-    """Tells whether a kernel's file has changed; "" if it cannot be read."""
+    """Computes a digest by which a change of a kernel's file is seen; "" if it cannot be read."""
     try:
-        return hashlib.sha256(
-            Path(target.rpartition(":")[0]).read_bytes()).hexdigest()[:DIGEST_DIGITS]
+        content = Path(target.rpartition(":")[0]).read_bytes()
     except OSError:
         return ""
+    return hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS]
 
 
 RANKING_SOURCE = "attnspec.ranking.jobs:RankJobs"
@@ -127,12 +128,12 @@ class KernelJob:
 
     @property
     def part(self) -> str:
-        """As in the record."""
+        """The part of the key in the record."""
         return RANK_PART
 
     @property
     def dtype(self) -> str:
-        """None: it is judged at all."""
+        """Empty, since the job covers all dtypes."""
         return ""
 
     @property
@@ -142,27 +143,27 @@ class KernelJob:
 
 
 def as_ranking(plan: Plan, stop_after: int = 0, sharing: Sharing | None = None) -> Plan:
-    """The plan of a ranking, with the digest by which its record is known, and the kernels of its
-    shard alone.
+    """Makes the plan of a ranking, with its record's digest and only its shard's kernels.
 
-    The digest leaves out which kernels there are, so that more of them can be added to a record; a
-    shard's tells all.
+    The digest does not depend on which kernels there are, so that a record can take more of them.
+    The digest of a shard depends on all shards.
     """
     plan = replace(plan, diagnosed=1, more={STOP_AFTER: (str(stop_after),)})
-    jobs = [KernelJob(target) for target in plan.targets]
-    shares = sharing.divide_groups(jobs) if sharing else ()
+    shares: tuple[tuple[Group, ...], ...] = ()
+    targets, more = plan.targets, dict(plan.more)
+    if sharing:
+        jobs = [KernelJob(target) for target in plan.targets]
+        shares = sharing.divide_groups(jobs)
+        targets = tuple(job.target for job in sharing.select_jobs(jobs))
+        more[SHARD] = (str(sharing.shard),)
     same = replace(plan, targets=(), more={**plan.more, "attnspec": (attnspec.__version__,)})
-    known = {DIGEST: (plan_digest(same, Engine(plan).spec.digest, shares),)}
-    mine = sharing.select_jobs(jobs) if sharing else jobs
-    part = {SHARD: (str(sharing.shard),)} if sharing else {}
-    return replace(plan, targets=tuple(job.target for job in mine),
-                   more={**plan.more, **known, **part})
+    more[DIGEST] = (plan_digest(same, Engine(plan).spec.digest, shares),)
+    return replace(plan, targets=targets, more=more)
 
 
 def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
-    """The ranking that the record holds, if it may go on; None where there is no record yet.
-
-    Raises UsageError where the record is of another kind of run, or of another plan.
+    """Reads the ranking that the record holds; None where there is no record yet. Raises
+    UsageError where the record is of another kind of run, or of another plan.
     """
     if not path.exists() or not path.stat().st_size:
         return None
@@ -192,7 +193,7 @@ class RankJobs:
         return self._engine.spec
 
     def items(self) -> tuple[KernelJob, ...]:
-        """The kernels in the plan's order. Raises UsageError for unknown clauses and profiles."""
+        """Returns the kernels of the plan. Raises UsageError for unknown clauses and profiles."""
         _ = self._engine.clauses
         return tuple(map(KernelJob, self.plan.targets))
 
@@ -204,7 +205,7 @@ class RankJobs:
                        dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
 
     def card(self, target: str) -> SubjectCard | None:  # noqa: ARG002  (the protocol's)
-        """None: the line of a kernel says it all."""
+        """Returns None: the line of a kernel says everything."""
         return None
 
     @cached_property
@@ -212,29 +213,31 @@ class RankJobs:
         return KernelWorker(self.plan, int(self.plan.more[STOP_AFTER][0]), self._breadcrumb)
 
     def carry_out(self, job: KernelJob) -> KernelRanked:
-        """Judges a kernel. The digest of its file is taken first: it may change meanwhile."""
+        """Judges a kernel. The digest of its file is computed first, since the file may change
+        meanwhile.
+        """
         digest = file_digest(job.target)
         return replace(self._worker.rank(job.target), digest=digest)
 
     def record_loss(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
-        """A kernel of which nothing is known, and why."""
+        """Makes the line of a kernel of which nothing is known, with the reason."""
         return KernelRanked(job.target, KernelStanding.NOT_JUDGED, lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
-        """How many kernels stand how."""
+        """Counts the standings, and derives the exit code from them."""
         ranks = [each for each in done if isinstance(each, KernelRanked)]
         return Conclusion(ranking_exit_code(ranks, interrupted=interrupted),
                           count_standings(ranks))
 
 
 def count_standings(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
-    """How many kernels stand how, in the order of the enumeration."""
-    found = {each: sum(rank.verdict is each for rank in ranks) for each in KernelStanding}
-    return {each.value: count for each, count in found.items() if count}
+    """Counts each standing of kernels, in the order of the enumeration."""
+    counts = Counter(rank.verdict for rank in ranks)
+    return {each.value: counts[each] for each in KernelStanding if counts[each]}
 
 
 def ranking_exit_code(ranks: Sequence[KernelRanked], *, interrupted: bool = False) -> int:
-    """0 all conform, 1 one does not, 2 it was interrupted, or one could not be judged."""
+    """Returns 0 if all conform, 1 if one does not, 2 if interrupted or one was not judged."""
     standings = {rank.verdict for rank in ranks}
     if interrupted or not ranks:
         return CANNOT_RUN
@@ -248,20 +251,23 @@ def ranking_exit_code(ranks: Sequence[KernelRanked], *, interrupted: bool = Fals
 MAX_HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
 
+
 def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
-    """Orders items so that the first failure says the most: at float32, or else the first dtype,
-    first, where every clause is put; last what follows from other mistakes.
+    """Sorts items so that the first failure says most about the cause.
+
+    float32, or else the first dtype, comes first, because every clause is asked there. Themes that
+    fail as a consequence of other mistakes come last.
     """
-    main = None
-    if items:
-        main = first_of([dtype for dtype in DType
-                         if dtype.value in {item.dtype for item in items}])
-    return sorted(items, key=lambda item: (main and item.dtype != main.value,
+    if not items:
+        return items
+    dtypes = {item.dtype for item in items}
+    main = first_of([dtype for dtype in DType if dtype.value in dtypes])
+    return sorted(items, key=lambda item: (item.dtype != main.value,
                                            item.clause.partition(".")[0] in CONSEQUENT_THEMES))
 
 
 class KernelWorker:
-    """Judges kernels one by one, and keeps what the definition says for the next."""
+    """Judges kernels one by one, and keeps what the definition answers for the next ones."""
 
     def __init__(self, plan: Plan, stop_after: int, breadcrumb: Callable[[str], None]) -> None:
         from attnspec.trials.evaluator import Archives  # noqa: PLC0415  (weight: the controller ranks nothing)
@@ -270,7 +276,7 @@ class KernelWorker:
         self._engine = Engine(plan, breadcrumb=breadcrumb, archives=Archives())
 
     def rank(self, target: str) -> KernelRanked:
-        """The line of one kernel. What escapes is a defect of attnspec."""
+        """Makes the line of one kernel. An exception is a defect of attnspec."""
         from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: as above)
         from attnspec.trials.evaluator import release_free_pages  # noqa: PLC0415  (weight: as above)
 
@@ -278,9 +284,8 @@ class KernelWorker:
         try:
             ranked = self._judge_kernel(target)
         except AttnspecError as cause:
-            ended = str(cause) if isinstance(cause, EndedError) else ""
-            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause),
-                                  death=ended)
+            death = str(cause) if isinstance(cause, EndedError) else ""
+            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause), death=death)
         finally:
             self._engine.forget(target)
             close_all()
@@ -301,32 +306,32 @@ class KernelWorker:
         return replace(ranked, refused=tuple(refused))
 
     def _judge_item(self, item: Item) -> Outcome:
-        """The outcome of one item. A defect of attnspec's costs the kernel this item."""
+        """Judges one item. A defect of attnspec costs the kernel this item only."""
         try:
             return pronounce_verdict(self._engine, item, plan=self._plan)
         except Exception as defect:
             last = traceback.extract_tb(defect.__traceback__)[-1]
-            told = f"{type(defect).__name__}: {defect} (in {Path(last.filename).name}:{last.lineno})"
+            place = f"{Path(last.filename).name}:{last.lineno}"
             level = clause_of(self._engine.spec, item.clause).level
             return not_run(item, level,
-                           f"attnspec itself failed at {item.clause}, which is its defect: {told}")
+                           f"attnspec itself failed at {item.clause}, which is its defect: "
+                           f"{type(defect).__name__}: {defect} (in {place})")
 
     def _why_enough(self, score: KernelScore) -> str:
-        """Why a kernel is dropped; empty as long as it is not."""
-        if self._stop_after and len(score.failing_clauses) >= self._stop_after:
-            number = len(score.failing_clauses)
+        """Says why a kernel is dropped; empty as long as it is not."""
+        number = len(score.failing_clauses)
+        if 0 < self._stop_after <= number:
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
-        from attnspec.subjects.watching import MOST_HANGS  # noqa: PLC0415  (weight: as above)
-
-        hangs = MOST_HANGS if score.is_given_up else 0
         if score.hangs >= MAX_HANGS:
-            hangs = MAX_HANGS
-        if hangs:
-            return f"dropped after {hangs} calls that did not return"
+            return f"dropped after {MAX_HANGS} calls that did not return"
+        if score.is_given_up:
+            from attnspec.subjects.watching import MOST_HANGS  # noqa: PLC0415  (weight: as above)
+
+            return f"dropped after {MOST_HANGS} calls that did not return"
         return ""
 
     def _applying_clauses(self, items: Sequence[Item]) -> frozenset[str]:
-        """The `must` clauses among these items that would have been put."""
+        """Returns the `must` clauses among these items that apply to the kernel."""
         spec = self._engine.spec
         return frozenset(item.clause for item in items
                          if clause_of(spec, item.clause).level is Level.MUST
@@ -345,7 +350,9 @@ _DEATH_VERDICTS = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 @dataclass(slots=True)
 class KernelScore:
-    """Counts how a kernel's `must` clauses come out. untried_clauses: those that were dropped."""
+    """Counts how a kernel's `must` clauses come out. untried_clauses: those that were left out
+    once the kernel was dropped.
+    """
 
     outcomes: list[Outcome] = field(default_factory=list)
     untried_clauses: frozenset[str] = frozenset()
@@ -353,18 +360,18 @@ class KernelScore:
 
     @property
     def failing_clauses(self) -> tuple[str, ...]:
-        """The clauses that failed at some dtype, in the order in which they did."""
+        """The clauses that failed at some dtype, in the order of their failures."""
         return tuple(dict.fromkeys(each.clause for each in self._musts
                                    if each.verdict in FAILURES))
 
     @property
     def hangs(self) -> int:
-        """How many items ended at the deadline."""
+        """The number of items that ended at the deadline."""
         return sum(each.verdict is Verdict.TIMED_OUT for each in self.outcomes)
 
     @property
     def is_given_up(self) -> bool:
-        """Whether no further call is made, since several in a row did not return."""
+        """Whether no further call is made, because several in a row did not return."""
         from attnspec.subjects.watching import GIVEN_UP_SENTENCE  # noqa: PLC0415  (weight: as above)
 
         return any(each.reason == GIVEN_UP_SENTENCE for each in self.outcomes)
@@ -374,18 +381,19 @@ class KernelScore:
         return [each for each in self.outcomes if each.level is Level.MUST]
 
     def conclude_kernel(self, subject: str, *, strict: bool) -> KernelRanked:
-        """The line of the kernel, without its seconds."""
+        """Makes the line of the kernel, without its seconds."""
         failing = self.failing_clauses
         executed = {each.clause for each in self._musts if each.verdict in _HOLDING_VERDICTS}
         held = executed.difference(failing, self.untried_clauses)
         untried = self.untried_clauses.difference(failing)
         every = len(held) + len(failing) + len(untried)
         margin, closest = _closest_margin(self.outcomes)
+        refused = dict.fromkeys(name for each in self.outcomes for name in each.refused)
         return KernelRanked(subject, _kernel_standing(self.outcomes, strict=strict),
                             len(held) / every if every else 0.0, len(held), len(failing),
                             len(untried), failing, _first_failure(self.outcomes, strict=strict),
                             margin, closest, _precision_grades(self.outcomes),
-                            _refused_words(self.outcomes), stopped=self.why_stopped,
+                            tuple(refused), stopped=self.why_stopped,
                             death=_first_death(self.outcomes),
                             reason=_reason_not_run(self.outcomes))
 
@@ -400,9 +408,13 @@ def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStan
 
 
 def _reason_not_run(outcomes: Sequence[Outcome]) -> str:
-    """Why something was not run, or why nothing applied."""
-    lost = (each.reason for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return next(lost, outcomes[0].reason if outcomes and is_idle(outcomes) else "")
+    """Says why an item was not run, or why no clause applied."""
+    for each in outcomes:
+        if each.verdict is Verdict.NOT_RUN:
+            return each.reason
+    if outcomes and is_idle(outcomes):
+        return outcomes[0].reason
+    return ""
 
 
 def _first_failure(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
@@ -410,21 +422,26 @@ def _first_failure(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure
                     and does_gate_run(each.verdict, each.level, strict=strict)), None)
     if failure is None:
         return None
-    evidence, found = failure.evidence, likely_group((failure,))
-    cause = found.cause if found else None
-    return FirstFailure(failure.clause, failure.dtype.value,
-                        failure.reason or (evidence.sentence if evidence else ""),
-                        cause.says if cause else "", cause.fault if cause else "",
-                        evidence.begins if evidence else "", failure.repeat)
+    reason, begins, says, fault = failure.reason, "", "", ""
+    if failure.evidence:
+        reason, begins = reason or failure.evidence.sentence, failure.evidence.begins
+    if (group := likely_group((failure,))) and group.cause:
+        says, fault = group.cause.says, group.cause.fault
+    return FirstFailure(failure.clause, failure.dtype.value, reason, says, fault, begins,
+                        failure.repeat)
 
 
 def _closest_margin(outcomes: Iterable[Outcome]) -> tuple[float, str]:
-    """The largest margin of `must` clauses, of failures too, and where it was met."""
-    met = [(_margin_or_infinity(measured), f"{each.clause} {each.dtype.value}")
-           for each in outcomes if each.level is Level.MUST
-           for measured in (each.worst, each.evidence.measured if each.evidence else None)
-           if measured]
-    return max(met, default=(0.0, ""), key=lambda pair: pair[0])
+    """Finds the largest margin of `must` clauses, also of failing ones, and its clause. The margin
+    of a value that is not a number counts as infinite.
+    """
+    margins: list[tuple[float, str]] = []
+    for each in outcomes:
+        if each.level is Level.MUST:
+            seen = (each.worst, each.evidence.measured if each.evidence else None)
+            margins += [(_margin_or_infinity(measured), f"{each.clause} {each.dtype.value}")
+                        for measured in seen if measured]
+    return max(margins, default=(0.0, ""), key=lambda pair: pair[0])
 
 
 def _margin_or_infinity(measured: Measured) -> float:
@@ -438,11 +455,7 @@ def _precision_grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
             if reading.quantity == GRADE_QUANTITY}
 
 
-def _refused_words(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in outcomes for name in each.refused))
-
-
 def _first_death(outcomes: Iterable[Outcome]) -> str:
-    """How its process ended for the first time, and under which clause."""
+    """Says how the kernel's process first ended, and under which clause."""
     return next((f"{each.reason} ({each.clause} {each.dtype.value})" for each in outcomes
                  if each.verdict in _DEATH_VERDICTS), "")

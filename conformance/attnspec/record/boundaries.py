@@ -75,7 +75,6 @@ def read_spans_told(begins: str) -> tuple[Span, ...]:
 
 def is_met(begins: str, case: str) -> bool:
     """Whether a case (`… D=3 Dv=4 …`) meets conditions that compare lengths (`… where D ≠ Dv`).
-
     Any other condition is not met: another bug of the same case may not depend on it.
     """
     found = _BEGINNING.match(begins)
@@ -137,9 +136,8 @@ def _join_spans(spans: Sequence[Span]) -> Span | None:
 
 
 def _largest_block(spans: Sequence[Span]) -> int:
-    """The largest block that the lengths exceed and whose multiples end every range; 0 if none.
-
-    If no range has an end, it is taken from the powers of two just below the beginnings.
+    """The largest block that the lengths exceed and whose multiples end every range; 0 if none. If
+    no range has an end, it is taken from the powers of two just below the beginnings.
     """
     least = min(span.low for span in spans) - 1
     ends = math.gcd(*(span.ends for span in spans))
@@ -150,10 +148,8 @@ def _largest_block(spans: Sequence[Span]) -> int:
 
 
 def suggest_blocks(begins: str) -> Iterator[int]:
-    """The lengths of blocks that a boundary suggests, the likelier first.
-
-    They are next to its edges, half and a third of these, their powers of two, and twice their
-    size.
+    """The lengths of blocks that a boundary suggests, the likelier first. They are next to its
+    edges, half and a third of these, their powers of two, and twice their size.
     """
     edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS"
              for edge in _edges(span)]
@@ -226,7 +222,6 @@ def parts_of(begins: str) -> tuple[str, ...]:
 
 def meets_condition(condition: str, lengths: Lengths) -> bool | None:
     """Whether sizes meet one condition; None if it cannot be read, or an axis has no length here.
-
     `T (= S) ≥ 9` is about equal lengths: other cases with a longer T may fail or hold.
     """
     is_met = _meets(condition, lengths)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from attnspec.core.nouns import DType
+from attnspec.core.surroundings import SUBJECT_LIBRARIES
 from attnspec.record.outcome import ClauseText, Measured, Outcome, SubjectCard
 
 
@@ -240,9 +241,6 @@ class KernelRanked:
         """What of the subject this is."""
         return RANK_PART
 
-
-SUBJECT_LIBRARIES = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
-"""The packages whose versions a header tells of the environment in which subjects live."""
 
 OWN_DEVICE = "the framework's own"
 """The device of a header if none was named; the cards of the subjects say which it was (`lives_in`)."""

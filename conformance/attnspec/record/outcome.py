@@ -21,10 +21,8 @@ from attnspec.record.boundaries import lengths_in
 
 @dataclass(frozen=True, slots=True)
 class QuotedSource:
-    """A citation with its source.
-
-    cite: the key of the source.  at: a section or heading of it.  url: a foreign text.
-    translation: the quote in English, if it is in another language.
+    """A citation with its source. cite: the key of the source.  at: a section or heading of it.
+    url: a foreign text. translation: the quote in English, if it is in another language.
     """
 
     cite: str = ""
@@ -285,7 +283,6 @@ class Outcome:
     @property
     def failure_kind(self) -> str:
         """How the subject failed: the relation, or the words of the exception without numbers.
-
         Numbers differ between machines. The text is empty if only the verdict is known.
         """
         if self.evidence and self.evidence.measured:

@@ -157,9 +157,8 @@ def read_record(path: Path) -> RunRecord:
 
 
 def read_records(path: Path) -> tuple[RunRecord, ...]:
-    """Reads the runs of a file: one, or those that `attnspec combine` joined.
-
-    Raises a RecordError that names the file and the line.
+    """Reads the runs of a file: one, or those that `attnspec combine` joined. Raises a RecordError
+    that names the file and the line.
     """
     runs: list[list[Located]] = [[]]
     for where, event in read_events(path):
@@ -249,9 +248,8 @@ class _RunSoFar:
 
 
 def _check_totals(run: _RunSoFar, where: FileLocation) -> None:
-    """Raise DamagedRecordError if verdicts were lost or changed after they were counted.
-
-    Records of power, campaigns and rankings count something else.
+    """Raise DamagedRecordError if verdicts were lost or changed after they were counted. Records
+    of power, campaigns and rankings count something else.
     """
     expected = {} if run.footer is None else run.footer.counts
     if not expected or any(map(run.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
@@ -290,9 +288,8 @@ def _read_header(stream: Iterator[Located], file: str) -> RunStarted:
 
 
 def show_hidden(thing: T) -> T:
-    """Makes hidden characters visible in all texts of an object.
-
-    Returns the same object if there are none.
+    """Makes hidden characters visible in all texts of an object. Returns the same object if there
+    are none.
     """
     shown: T = _with_visible_text(thing)
     return shown
@@ -302,6 +299,8 @@ _WITHOUT_TEXT = (int, float, enum.Enum, type(None))
 
 
 def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
+    if not thing:  # most fields of most outcomes
+        return thing
     if isinstance(thing, str) and not isinstance(thing, enum.Enum):
         # most texts are plain, and to see that takes a fifth of the search
         return thing if thing.isascii() and thing.isprintable() else texts.escape_hidden(thing)

@@ -86,7 +86,6 @@ def _check_once(parts: Sequence[Part]) -> None:
 
 
 def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
-    """The error for a run that lacks parts."""
     path, first = parts[0]
     missing = set(range(1, first.count + 1)) - {shard.index for _, shard in parts}
     names = _join_names([f"{index}/{first.count}" for index in sorted(missing)])
@@ -114,10 +113,8 @@ def _join_names(names: Sequence[str], most: int = 5) -> str:
 
 
 class WriteMode(enum.Enum):
-    """What a run does with a file of the record's name.
-
-    REPLACE: replaces it.  NEW: demands that there is none.  GO_ON: appends to it, and keeps its
-    header.
+    """What a run does with a file of the record's name. REPLACE: replaces it.  NEW: demands that
+    there is none.  GO_ON: appends to it, and keeps its header.
     """
 
     REPLACE = "replace"
@@ -131,10 +128,8 @@ _FLAGS: Mapping[WriteMode, int] = {WriteMode.REPLACE: os.O_CREAT,
 
 
 class RecordWriter:
-    """A handler that writes JSON Lines to a file, and locks it meanwhile. Makes its folder.
-
-    A run that is refused before its first line leaves what was there: nothing, or an earlier
-    record.
+    """A handler that writes JSON Lines to a file, and locks it meanwhile. Makes its folder. A run
+    that is refused before its first line leaves what was there: nothing, or an earlier record.
     """
 
     def __init__(self, path: Path, mode: WriteMode = WriteMode.REPLACE) -> None:

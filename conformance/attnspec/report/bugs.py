@@ -14,9 +14,10 @@ from fractions import Fraction
 from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import LEVEL_WEIGHTS, count_noun
+from attnspec.report.figures import LEVEL_WEIGHTS
 from attnspec.report.likely_cause import (
     CONSEQUENT_THEMES,
     ExplainedFailures,
@@ -144,9 +145,8 @@ def _with_words(group: ExplainedFailures, says: str) -> ExplainedFailures:
 
 
 def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
-    """Turns "fails where" into "fails only where" if a failure says so of these conditions.
-
-    Then some cases that meet the condition hold.
+    """Turns "fails where" into "fails only where" if a failure says so of these conditions. Then
+    some cases that meet the condition hold.
     """
     says = group.cause.says if group.cause else ""
     if not says.startswith("fails where "):

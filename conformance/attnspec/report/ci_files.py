@@ -18,14 +18,14 @@ from xml.etree import ElementTree
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.core.paths import write_whole
-from attnspec.record.events import SUBJECT_LIBRARIES
-from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
+from attnspec.core.surroundings import SUBJECT_LIBRARIES
+from attnspec.core.texts import count_noun
+from attnspec.record.outcome import Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.comparison import BaselineComparison, compared_runs, is_gone
 from attnspec.report.figures import (
     SIGNS,
-    count_noun,
     escape_text,
     format_code,
     format_figure,
@@ -90,7 +90,6 @@ def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree
 
 def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
     """Counts the items that were not run, by reason. broken: the reason if the adapter is broken.
-
     Another reason is left out if it concerns one item alone, which then has an error of its own.
     """
     lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
@@ -171,7 +170,9 @@ def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.E
                                          type=outcome.verdict.value)
         lines = _format_failure_lines(outcome, says)
         element.text = _remove_control_characters("\n".join(lines))
-        _add_stderr(case, outcome.evidence)
+        if outcome.evidence and outcome.evidence.stderr:
+            element = ElementTree.SubElement(case, "system-err")
+            element.text = _remove_control_characters(outcome.evidence.stderr)
     return case
 
 
@@ -226,12 +227,6 @@ def _format_margin(measured: Measured | None) -> str:
     return f"{margin} (gap {gap}, {allowed} allowed)"
 
 
-def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
-    if evidence is not None and evidence.stderr:
-        element = ElementTree.SubElement(case, "system-err")
-        element.text = _remove_control_characters(evidence.stderr)
-
-
 def _lost_case_element(subject: str, name: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
     ElementTree.SubElement(case, _ERROR, message=_remove_control_characters(message),
@@ -270,7 +265,6 @@ def step_summary(records: Sequence[RunRecord]) -> str:
 def error_commands(records: Sequence[RunRecord],
                    place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Writes commands that GitHub turns into errors: one a likely cause, at most MOST_ANNOTATIONS.
-
     place_of: finds the `def` of a subject by its id.
     """
     joined = join_records(show_hidden(records))
@@ -305,9 +299,8 @@ def _format_baseline_summary(run: BaselineComparison) -> str:
 
 def _causes_by_subject(joined: JoinedRecords, *,
                        strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
-    """Yields the causes of each subject's failures; an unexplained failure comes by itself.
-
-    Then comes what is no failure, but not as a list of known failures says.
+    """Yields the causes of each subject's failures; an unexplained failure comes by itself. Then
+    comes what is no failure, but not as a list of known failures says.
     """
     for subject in (*joined.subjects, *joined.faults):
         outcomes = chain.from_iterable(joined.outcomes_of_subject(subject).values())

@@ -16,6 +16,7 @@ from pathlib import Path
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.nouns import EXCUSED, FAILURES, DType, Novelty, Verdict, does_gate_run
 from attnspec.core.paths import write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (
@@ -23,7 +24,6 @@ from attnspec.report.figures import (
     SHORT_NAMES,
     SIGNS,
     Sign,
-    count_noun,
     escape_text,
     format_code,
     format_figure,
@@ -38,9 +38,8 @@ DescribedOutcome = tuple[Outcome, str]  # an outcome, and what is said of it beh
 
 @dataclass(frozen=True, slots=True)
 class KnownEntry:
-    """A subject and a clause that it fails, at these dtypes.
-
-    says: how the failure differs from what is listed; empty if it does not.
+    """A subject and a clause that it fails, at these dtypes. says: how the failure differs from
+    what is listed; empty if it does not.
     """
 
     subject: str
@@ -51,9 +50,8 @@ class KnownEntry:
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """Failures that changed in the same way, or that the same finding explains.
-
-    says: the words of that finding.  items: how many pairs of a clause and a dtype.
+    """Failures that changed in the same way, or that the same finding explains. says: the words of
+    that finding.  items: how many pairs of a clause and a dtype.
     """
 
     name: str
@@ -64,9 +62,8 @@ class KnownGroup:
 
 @dataclass(frozen=True, slots=True)
 class BaselineComparison:
-    """A run compared with its list of known failures.
-
-    libraries: name and version of each that was judged.
+    """A run compared with its list of known failures. libraries: name and version of each that was
+    judged.
     """
 
     run: JoinedRun
@@ -283,9 +280,8 @@ class RunComparison:
 
 
 def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
-    """Compares a run with an earlier one.
-
-    Raises UsageError if a record has one subject in several environments.
+    """Compares a run with an earlier one. Raises UsageError if a record has one subject in several
+    environments.
     """
     joined, earlier = join_records(show_hidden(new)), join_records(show_hidden(old))
     now, every_before = _group_by_item(joined, "new"), _group_by_item(earlier, "old")

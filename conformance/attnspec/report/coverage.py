@@ -157,10 +157,8 @@ def _flat_outcomes(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Ou
 
 @dataclass(frozen=True, slots=True)
 class AtSizes:
-    """What was tried at the sizes that a user names.
-
-    sizes: those that were tried.  clauses: those that were tried there.  lacking: by reason, the
-    clauses that were not.
+    """What was tried at the sizes that a user names. sizes: those that were tried.  clauses: those
+    that were tried there.  lacking: by reason, the clauses that were not.
     """
 
     sizes: tuple[str, ...]
@@ -338,9 +336,8 @@ def _absent_faults(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) 
 
 @dataclass(frozen=True, slots=True)
 class DTypeReading:
-    """One reading at one dtype.
-
-    value: with its spread.  css: `beyond` if the clause failed, else empty.
+    """One reading at one dtype. value: with its spread.  css: `beyond` if the clause failed, else
+    empty.
     """
 
     dtype: DType
@@ -352,9 +349,8 @@ class DTypeReading:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What an instrument read under a clause, at every dtype.
-
-    target: the anchor of the clause's evidence or text.
+    """What an instrument read under a clause, at every dtype. target: the anchor of the clause's
+    evidence or text.
     """
 
     name: str

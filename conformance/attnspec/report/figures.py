@@ -86,12 +86,6 @@ def word_for_reader(answer: str) -> str:
     return answer if " " in answer else answer.replace("_", " ")
 
 
-def count_noun(number: int, noun: str) -> str:
-    """`1 clause`, `3 clauses`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
-
-
 def shared_reason(subject: str, reason: str) -> str:
     """Replaces the subject's name by "it", so that subjects may share a reason."""
     return re.sub(rf"(?<![\w/.:-]){re.escape(subject)}(?![\w/:-])", "it", reason)
@@ -104,9 +98,8 @@ def ascii_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """How a verdict is shown.
-
-    css: the class of its colour.  rank: its place from the gravest, which is 0.
+    """How a verdict is shown. css: the class of its colour.  rank: its place from the gravest,
+    which is 0.
     """
 
     sign: str
@@ -159,9 +152,8 @@ _GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Ve
 
 
 def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a clause over all dtypes: a failure at any of them counts first.
-
-    A clause that is held at one dtype is held, even if it cannot be judged at others.
+    """The verdict on a clause over all dtypes: a failure at any of them counts first. A clause
+    that is held at one dtype is held, even if it cannot be judged at others.
     """
     return min(verdicts, key=_GRAVEST_FIRST.index)
 
@@ -182,9 +174,8 @@ def language_of_text(text: str) -> str:
 
 
 def web_address(url: str) -> str:
-    """The address if it leads to the web, else nothing.
-
-    A record may hold any text, such as `javascript:`.
+    """The address if it leads to the web, else nothing. A record may hold any text, such as
+    `javascript:`.
     """
     return url if _WEB.fullmatch(url) else ""
 

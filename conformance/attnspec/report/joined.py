@@ -37,10 +37,8 @@ class JoinedRun:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSubject:
-    """A subject in one environment.
-
-    runs: the letters of those that judged it.  dtypes: those with an outcome, the widest first.
-    is_ambiguous: whether it was judged in several environments.
+    """A subject in one environment. runs: the letters of those that judged it.  dtypes: those with
+    an outcome, the widest first. is_ambiguous: whether it was judged in several environments.
     """
 
     number: int
@@ -115,9 +113,8 @@ class JoinedRecords:
 
 
 def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
-    """Joins records.
-
-    Runs of the same spec in the same environment are parts of one run; others stay apart.
+    """Joins records. Runs of the same spec in the same environment are parts of one run; others
+    stay apart.
     """
     runs = tuple(JoinedRun(_environment_letter(place), record)
                  for place, record in enumerate(records))
@@ -206,9 +203,8 @@ def _blank_card(subject: str) -> SubjectCard:
 def _clauses_of_runs(
     runs: Sequence[JoinedRun], outcomes: Iterable[Outcome],
 ) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
-    """The clauses of all runs, sorted by theme, and the ids of those with several wordings.
-
-    A clause that only an outcome names has no text but its id.
+    """The clauses of all runs, sorted by theme, and the ids of those with several wordings. A
+    clause that only an outcome names has no text but its id.
     """
     texts: dict[str, ClauseText] = {}
     changed: set[str] = set()
@@ -286,9 +282,8 @@ class ClauseEntry:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """The entries of one file of the spec.
-
-    idle: how many of its clauses have no entry, because they apply to nobody.
+    """The entries of one file of the spec. idle: how many of its clauses have no entry, because
+    they apply to nobody.
     """
 
     name: str

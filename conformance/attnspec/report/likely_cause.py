@@ -35,9 +35,8 @@ OTHER_THEMES = frozenset({"numerics", "drift", "purity"})
 
 
 def telling_failures(failures: Sequence[Outcome]) -> list[Outcome]:
-    """The failures whose calls all have the sizes of the case.
-
-    Only there do the sizes of the case say where it fails.
+    """The failures whose calls all have the sizes of the case. Only there do the sizes of the case
+    say where it fails.
     """
     return [each for each in failures if each.evidence is None or not each.evidence.calls]
 
@@ -83,7 +82,6 @@ def _as_far_as_borne_out(failure: Outcome, failures: Sequence[Outcome]) -> Outco
 def _failures_that_count(failure: Outcome, evidence: Evidence,
                          failures: Sequence[Outcome]) -> Iterator[Evidence]:
     """The other violations at this dtype that nothing explains and that use no further keyword.
-
     Either the same bug is behind them, or sizes alone do not decide whether it shows.
     """
     keywords = keywords_in(evidence.recipe)
@@ -201,9 +199,8 @@ def claim_unexplained(groups: Sequence[ExplainedFailures],
 
 
 def _is_broken_alike(group: ExplainedFailures, where: str, failure: Outcome) -> bool:
-    """Whether the bug of a group also breaks this.
-
-    where: the condition under which the group is seen to fail.
+    """Whether the bug of a group also breaks this. where: the condition under which the group is
+    seen to fail.
     """
     if failure.evidence is not None and is_met(where, failure.evidence.case):
         return True
@@ -286,7 +283,6 @@ def _count_beginnings(failures: Sequence[Outcome]) -> Counter[str]:
 
 def usual_beginning(failures: Sequence[Outcome]) -> str:
     """Where most failures begin of which that is known, if no case contradicts it; else empty.
-
     Upper ends that differ from case to case, or depend on the entries, are no boundary.
     """
     beginnings = _count_beginnings(failures)
@@ -324,10 +320,8 @@ def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
 
 
 def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
-    """Whether a fault of the softmax also explains a smaller group.
-
-    It does if that group is wrong from some size of logits on, or fails clauses about rounding
-    alone.
+    """Whether a fault of the softmax also explains a smaller group. It does if that group is wrong
+    from some size of logits on, or fails clauses about rounding alone.
     """
     if not other.cause or not _is_of_the_softmax(named) or len(named.failures) <= len(other.failures):
         return False
@@ -355,9 +349,8 @@ def _is_about_rounding(failure: Outcome) -> bool:
 
 
 def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
-    """Whether the other group's cases lie where the first fails, and need its keyword.
-
-    Where the other group begins must be unknown.
+    """Whether the other group's cases lie where the first fails, and need its keyword. Where the
+    other group begins must be unknown.
     """
     parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
     evidence = [each.evidence for each in other.failures if each.evidence]
@@ -392,7 +385,6 @@ def _is_consequence(rounding: ExplainedFailures, other: ExplainedFailures) -> bo
 
 def _needs_keyword(rounding: ExplainedFailures, named: ExplainedFailures) -> bool:
     """Whether all failures that an arithmetic would allow use the keyword whose fault is named.
-
     Products and sums are rounded whatever keywords are used, so such failures are of the fault.
     """
     if not rounding.cause or not named.cause or PRECISION not in rounding.cause.declare:
@@ -462,9 +454,8 @@ UNSPECIFIED = "unspecified"
 
 
 def is_other_convention(outcome: Outcome) -> bool:
-    """Whether the subject follows a convention that is in use, but not recommended.
-
-    An answer that no library is known to give has an explanation in the evidence.
+    """Whether the subject follows a convention that is in use, but not recommended. An answer that
+    no library is known to give has an explanation in the evidence.
     """
     seen = outcome.evidence
     return bool(seen and seen.measured and seen.measured.relation == "convention_is"

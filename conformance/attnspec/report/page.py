@@ -23,11 +23,12 @@ from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.keywords import list_defaults
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.core.paths import folder, write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
 from attnspec.report.audit.explained import explaining_findings
-from attnspec.report.audit.view import Audit, is_audit, make_audit
+from attnspec.report.audit.view import is_audit, make_audit
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
 from attnspec.report.comparison import MARGIN_FACTOR, History, RunComparison, compared_runs
 from attnspec.report.coverage import collect_readings, coverage_at_named_sizes, measure_subjects, measure_trust
@@ -40,7 +41,6 @@ from attnspec.report.figures import (
     SIGNS,
     Sign,
     clause_anchor,
-    count_noun,
     format_duration,
     format_figure,
     format_moment,
@@ -118,9 +118,8 @@ class PageFinding:
 
 
 def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
-    """Makes the cards of all implementations, the worst first.
-
-    Failures of faults are shown by the trust matrix.
+    """Makes the cards of all implementations, the worst first. Failures of faults are shown by the
+    trust matrix.
     """
     cards = [card for subject in joined.subjects
              for card in _findings_of_one(joined, subject, strict=strict)]
@@ -268,9 +267,8 @@ def formula_markup(latex: str) -> Markup | None:
 
 
 def _is_balanced(latex: str) -> bool:
-    """Whether all braces close.
-
-    If they do not, the converter draws half a formula without an error.
+    """Whether all braces close. If they do not, the converter draws half a formula without an
+    error.
     """
     bare = latex.replace(r"\{", "").replace(r"\}", "")
     return bare.count("{") == bare.count("}")
@@ -390,7 +388,6 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
 
 def _page_variables(records: Sequence[RunRecord],
                     further: Sequence[SectionMaker]) -> Mapping[str, object]:
-    """Collects the variables of the templates."""
     joined = join_records(records)
     drawn = (draw_section(records) for draw_section in (*further, ranking_section))
     sections = tuple(section for section in drawn if section)
@@ -400,7 +397,8 @@ def _page_variables(records: Sequence[RunRecord],
     audit = make_audit(joined) if is_judged and is_audit(joined) else None
     if audit:
         habits: ConventionTable | None = audit.habits
-        title = _audit_headline(audit, summary)
+        is_bad = bool(audit.unexplained or summary.interrupted_runs)
+        title = audit.headline, "bad" if is_bad else "idle"
         verdicts = _common_variables(joined)
     else:
         habits = find_habits(joined) if joined.probes else None
@@ -433,10 +431,6 @@ def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
                 for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items()
             if not each.keyword or name in answered}
-
-
-def _audit_headline(audit: Audit, summary: Summary) -> tuple[str, str]:
-    return audit.headline, "bad" if audit.unexplained or summary.interrupted_runs else "idle"
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:

@@ -44,9 +44,8 @@ class PictureCell:
 
 @dataclass(frozen=True, slots=True)
 class PictureTick:
-    """An index at the edge of a picture.
-
-    at: the middle of its cell.  is_worst: whether the worst entry is there.
+    """An index at the edge of a picture. at: the middle of its cell.  is_worst: whether the worst
+    entry is there.
     """
 
     at: int
@@ -116,10 +115,8 @@ class _Scale:
 
 @dataclass(frozen=True, slots=True)
 class _ShownPart:
-    """The part of a picture that is drawn.
-
-    corner: the indices of its first entry in the array.  skipped: the rows and columns of the
-    picture before it.
+    """The part of a picture that is drawn. corner: the indices of its first entry in the array.
+    skipped: the rows and columns of the picture before it.
     """
 
     picture: Picture
@@ -166,9 +163,8 @@ def make_grid(picture: Picture, around: tuple[int, int] = (0, 0),
 
 
 def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
-    """Lays out all pictures of a case, all cropped about the largest difference.
-
-    What was expected and what was seen share one scale.
+    """Lays out all pictures of a case, all cropped about the largest difference. What was expected
+    and what was seen share one scale.
     """
     differences = [picture for picture in pictures if _is_difference(picture)]
     compared = [picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)]
@@ -180,9 +176,8 @@ def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
 
 def fit_pictures(cases: Iterable[Sequence[Picture]], room: int,
                  most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
-    """Lays out the pictures of each case while there is room; None where they are left out.
-
-    room: how many cells all cases may have.  most: how many one case may have.
+    """Lays out the pictures of each case while there is room; None where they are left out. room:
+    how many cells all cases may have.  most: how many one case may have.
     """
     for pictures in cases:
         cells = sum(map(drawn_cells, pictures))
@@ -303,9 +298,8 @@ def _format_entry(entry: float) -> str:
 
 
 def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
-    """Places the indices: all of them if cells are wide, else every fourth.
-
-    That of the worst entry is always there; beside it there is no other among narrow cells.
+    """Places the indices: all of them if cells are wide, else every fourth. That of the worst
+    entry is always there; beside it there is no other among narrow cells.
     """
     step = 1 if count <= _COLUMNS_WITH_NUMBERS else 4
     indices = range(first, first + count)

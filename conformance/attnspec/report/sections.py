@@ -14,9 +14,9 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from attnspec.core.errors import UsageError
+from attnspec.core.texts import count_noun
 from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,8 @@ SectionMaker: TypeAlias = Callable[[Sequence[RunRecord]], PageSection | None]
 
 def check_shown(records: Iterable[RunRecord], sections: Iterable[PageSection] = (), *,
                 way: str = "In a checkout: python -m evaluation report RECORD") -> None:
-    """Raise UsageError for a record that measures attnspec itself and has no section.
-
-    way: how to get a page of it.
+    """Raise UsageError for a record that measures attnspec itself and has no section. way: how to
+    get a page of it.
     """
     shown = tuple(sections)
     for record in records:
@@ -71,9 +70,8 @@ MOST_CAUSES = 12
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """A kernel in the ranking.
-
-    place: counts from 1; kernels of the same verdict and score share a place.
+    """A kernel in the ranking. place: counts from 1; kernels of the same verdict and score share a
+    place.
     """
 
     place: int
@@ -94,9 +92,8 @@ class SharedCause:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The ranking as its section shows it.
-
-    clauses: those that most kernels fail, with how many.  deaths: of processes.
+    """The ranking as its section shows it. clauses: those that most kernels fail, with how many.
+    deaths: of processes.
     """
 
     headline: str
@@ -109,9 +106,8 @@ class Ranking:
 
 
 def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
-    """Ranks the kernels of all records together; None if there are none.
-
-    A kernel of several records counts once.
+    """Ranks the kernels of all records together; None if there are none. A kernel of several
+    records counts once.
     """
     kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
     if not kernels:

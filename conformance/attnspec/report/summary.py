@@ -14,11 +14,12 @@ from pathlib import Path
 
 from attnspec.core.nouns import FAILURES, DType, Effort, Level, Verdict
 from attnspec.core.paths import write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
 from attnspec.report.comparison import describe_exceptions
-from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
+from attnspec.report.figures import DECIDED, SIGNS, Sign, overall_verdict, shared_reason
 from attnspec.report.joined import (
     JoinedRecords,
     JoinedRun,
@@ -47,9 +48,8 @@ PROBE_EXIT_WORDS = {0: "no answer against a manifest", 1: "an answer against a m
 
 @dataclass(frozen=True, slots=True)
 class VerdictShare:
-    """How many clauses of a subject got one verdict.
-
-    Failures of clauses that only advise are a share of their own.
+    """How many clauses of a subject got one verdict. Failures of clauses that only advise are a
+    share of their own.
     """
 
     sign: Sign
@@ -80,9 +80,8 @@ class SubjectStanding:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The head of the page.
-
-    title: the verdict in one sentence.  css: its colour.  items: without probes.
+    """The head of the page. title: the verdict in one sentence.  css: its colour.  items: without
+    probes.
     """
 
     title: str
@@ -111,9 +110,8 @@ def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
 
 
 def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
-    """Says what the exit code of a run means.
-
-    sections: those of the page, which know the codes of other kinds of runs.
+    """Says what the exit code of a run means. sections: those of the page, which know the codes of
+    other kinds of runs.
     """
     record = run.record
     if record.footer is None:
@@ -159,9 +157,8 @@ def _beginning_of_failures(groups: Sequence[ExplainedFailures], cause: str) -> s
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
-    """Whether an outcome fails and gates.
-
-    A listed failure that is gone gates, but fails no more; nor does a convention that has changed.
+    """Whether an outcome fails and gates. A listed failure that is gone gates, but fails no more;
+    nor does a convention that has changed.
     """
     verdict = outcome.change.verdict if outcome.change else outcome.verdict
     if outcome.change and outcome.change.convention:
@@ -193,9 +190,8 @@ def _word_of_standing(outcomes: Sequence[Outcome], broken: str, *, strict: bool,
 def _sentence_of_standing(outcomes: Sequence[Outcome], worst: Sequence[Verdict],
                           subject: JudgedSubject,
                           groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
-    """`21 of 70 clauses fail, one cause`, or what a conforming subject holds.
-
-    groups: its failures by cause.
+    """`21 of 70 clauses fail, one cause`, or what a conforming subject holds. groups: its failures
+    by cause.
     """
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_failing_clauses(groups)):
@@ -303,9 +299,8 @@ _FEW_CLAUSES = 3  # are named one by one, unless they are all of a theme
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A reason for which something was not judged.
-
-    silenced_clauses: pairs of subjects and the clauses that this reason kept from being judged.
+    """A reason for which something was not judged. silenced_clauses: pairs of subjects and the
+    clauses that this reason kept from being judged.
     """
 
     sign: Sign
@@ -362,7 +357,6 @@ def _theme_of(outcome: Outcome) -> str:
 
 def name_clauses(clauses: Sequence[ClauseText], every: Sequence[ClauseText]) -> tuple[str, ...]:
     """Names clauses by id, and most clauses of a theme as `theme.*` or `theme.* (all but 2)`.
-
     every: the clauses of the page. The two that are left out have another reason, or were decided.
     """
     if 1 < len(clauses) == len(every):
@@ -423,9 +417,8 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def make_badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
-    """Writes the verdict in the fields that shields.io reads.
-
-    That of a single implementation leaves out its id.
+    """Writes the verdict in the fields that shields.io reads. That of a single implementation
+    leaves out its id.
     """
     joined = join_records(show_hidden(records))
     summary = summarise_runs(joined, strict=joined.is_strict)

@@ -1,9 +1,9 @@
-"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and
-dtype.
+"""Makes a pytest test of attention, with one item per target, clause and dtype.
 
-`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`. What a gate
-costs is told before it runs: how many items, and how long they took the last time, from pytest's
-cache; at its end, what its subjects refuse and what else no verdict speaks of.
+A user writes `from attnspec import gate` and `test_attention = gate("mypackage.mine:attend")` in a
+test file. The pytest plugin prints what a gate costs before it runs: the number of items, and the
+seconds of the last run from pytest's cache. At the end of the session the plugin prints what the
+subjects refuse, and whatever else no verdict says.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _PASSING_VERDICTS = frozenset({Verdict.HELD, Verdict.EXPECTED})
 _UNDECIDED_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
-def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, whose errors pytest shows by the caller's line and the message alone."""
+def _without_stack(function: Callable[P, R]) -> Callable[P, R]:
+    """Returns the function; pytest shows its errors by the caller's line and the message alone."""
     @wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
         __tracebackhide__ = True
         try:
             return function(*args, **kwargs)
         except AttnspecError as mistake:
             raise mistake.with_traceback(None) from None
 
-    return told
+    return quiet
 
 
-@_told_without_stack
+@_without_stack
 def gate(
     *targets: str | Callable[..., object],
     profiles: str | Iterable[str] = (),
@@ -91,32 +91,38 @@ def gate(
     variants: str | Iterable[str] = (),
     engine: str = ENGINE_CLASS,
 ) -> Callable[..., None]:
-    """A parametrised pytest test, to be assigned to a name that pytest collects, as
-    `test_attention`.
+    """Makes a parametrised pytest test, to be assigned to a name such as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`,
-    or function objects. profiles, clauses, dtypes: names to narrow the run to; empty means all
-    that apply. `+gradients` adds a profile. effort: glance, quick, default or thorough, as
-    `attnspec check` has them: the verdict is the same. With no dtypes named, quick and default try
-    a sample of the cases at further dtypes than float32 (or the first one that the target takes),
-    but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and
-    looks for no causes.
-    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline:
-    seconds an item may look for.  implementations: folders of adapters, as `attnspec init` writes
-    them.  spec_add: files of clauses
-    of your own, judged beside the others (docs/writing-a-clause.md).
-    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found
-    from where pytest is started.  engine: what judges (for tests of attnspec itself).
-    python, host, device: where subjects live and their arrays are placed, as the options of
-    `attnspec check`.  memory: GiB that a subject may take.
-    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it
-    fails.
-    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of
-    them. variants: what a framework makes of the function, judged besides, as
+    or function objects.
+    profiles, clauses, dtypes: names that narrow the run; empty means all that apply, and
+    `+gradients` adds a profile.
+    effort: glance, quick, default or thorough, as for `attnspec check`; the verdict is the same.
+    With no dtypes named, quick and default try only a sample of the cases at dtypes other than
+    float32 (or the first dtype that the target takes), except for clauses whose verdict depends on
+    the dtype.  A glance tries one case of each clause and searches for no causes.
+
+    strict: `should` clauses fail too.
+    lift: "torch" or "jax" passes tensors to the function.
+    deadline: seconds that an item may take.
+    implementations: folders of adapters, as `attnspec init` writes them.
+    spec_add: files of your own clauses, judged beside the others (docs/writing-a-clause.md).
+    baseline: a file of known failures, written by `attnspec check --baseline`.
+    engine: the class that judges (for tests of attnspec itself).
+    Paths are relative to where pytest is started.
+
+    python, host, device: where subjects run and where their arrays lie, as for `attnspec check`.
+    memory: GiB that a subject may take.
+    must_take: what the targets must take, as "causal bias D128 T4096 float16"; a target that
+    refuses any of it fails.
+    sizes: sizes that are tried at any effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of such
+    sizes.
+    variants: what a framework makes of the function, judged in addition, as
     "compile,export,vmap,checkpoint".
-    What is named lives in a process of its own. A function object stays in pytest's, unprotected:
-    if it crashes or hangs, it takes pytest with it, and its record says where it lived. Raises
-    UsageError, SpecError, ManifestError or TargetError where a name is unknown.
+
+    A target that is given by name runs in a process of its own. A function object runs in pytest's
+    process, unprotected: if it crashes or hangs, so does pytest, and its record says where it ran.
+    Raises UsageError, SpecError, ManifestError or TargetError where a name is unknown.
     """
     if not targets:
         raise UsageError(
@@ -143,29 +149,30 @@ def gate(
 
 def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
     judge = load_engine(plan, engine=engine)
-    # by target that cannot be had: the one test that fails for it, and says why
-    saying = dict[str, str]()
+    # by target that cannot be loaded: the one test that fails for it, and says why
+    explaining_items = dict[str, str]()
 
     @pytest.mark.parametrize("item",
                              [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
-        is_had, refused = False, dict[str, str]()
+        is_loaded, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
             # loads the subject, and with it the threads that are to be limited
             judge.fetch(item.target)
-            refused, is_had = dict(judge.find_refused(item.target)), True
+            refused, is_loaded = dict(judge.find_refused(item.target)), True
         with one_thread():
             outcome = _judge_item(judge, item, plan)
         # no card goes with a gate's outcomes
         outcome = replace(outcome, refused={**refused, **outcome.refused})
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
-        request.node.user_properties.extend([(STRICT_PROPERTY, "yes")] if plan.strict else [])
-        folders = []
+        if plan.strict:
+            request.node.user_properties.append((STRICT_PROPERTY, "yes"))
         if plan.implementations:
-            folders = [(FOLDERS_PROPERTY, json.dumps(plan.implementations))]
-        request.node.user_properties.extend(folders)
-        if not is_had and saying.setdefault(item.target, item.id) != item.id:
-            pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
+            request.node.user_properties.append(
+                (FOLDERS_PROPERTY, json.dumps(plan.implementations)))
+        if not is_loaded and explaining_items.setdefault(item.target, item.id) != item.id:
+            pytest.skip(
+                f"{item.target} cannot be judged; why says [{explaining_items[item.target]}]")
         _announce_outcome(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT_ATTRIBUTE, plan.effort.value)
@@ -175,7 +182,9 @@ def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
 
 
 def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
-    """The verdict on an item; an interruption while a case is shrunk tells the failing one."""
+    """Returns the verdict on an item. If the user interrupts while a failing case is being made
+    smaller, pytest ends with the failure as it is known so far.
+    """
     failing: list[Outcome] = []
     judge.tell = failing.append
     try:
@@ -188,14 +197,16 @@ def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
                 pytest.ExitCode.INTERRUPTED)
 
 
-def _as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        return (given,)
-    return tuple(given)
+def _as_texts(names: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        return (names,)
+    return tuple(names)
 
 
-def _as_paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
-    return tuple(map(str, (given,) if isinstance(given, str | Path) else given))
+def _as_paths(paths: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+    if isinstance(paths, str | Path):
+        return (str(paths),)
+    return tuple(map(str, paths))
 
 
 def _member_named(kind: type[E], noun: str, name: str) -> E:
@@ -206,7 +217,7 @@ def _member_named(kind: type[E], noun: str, name: str) -> E:
 
 
 def target_of(target: str | Callable[..., object]) -> str:
-    """Names a target as text. A function that no module's name leads to is handed over."""
+    """Names a target as text, also a function that no module's name leads to."""
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
@@ -225,10 +236,11 @@ def _hand_over_function(function: Callable[..., object], name: str) -> str:
 
 
 def _announce_outcome(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
-    """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
+    """Lets the pytest item pass, skip or fail, as the outcome says.
 
-    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is
-    skipped with its sentence, so that it is seen and not counted as passed.
+    An item that was not run fails: nothing that did not run counts as passed. A violated clause
+    that does not gate (`should`, `may`, or a failure that a baseline could not know) is skipped
+    with its sentence, so that the user sees it and it does not count as passed.
     """
     if outcome.verdict in _PASSING_VERDICTS:
         return
@@ -262,7 +274,9 @@ _ITEM_ID = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dt
 
 
 class GateCost:
-    """A pytest plugin that tells what gates cost. Every pytest has it: it imports no framework."""
+    """A pytest plugin that prints what gates cost. Every pytest session loads it, so it imports no
+    framework.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         # absent under `-p no:cacheprovider`
@@ -278,18 +292,19 @@ class GateCost:
         self._unjudged_reasons: dict[tuple[str, str], str] = {}
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
-        """How many items each gate has, and what they took."""
-        efforts = {_gate_of_item(item.nodeid): getattr(getattr(item, "function", None),
-                                                       EFFORT_ATTRIBUTE, "") for item in items}
-        at_sizes = dict.fromkeys(line for item in items
-                                 for line in getattr(getattr(item, "function", None),
-                                                     SIZES_ATTRIBUTE, ()))
-        return [*self._cost_lines([item.nodeid for item in items
-                                   if efforts[_gate_of_item(item.nodeid)]], efforts), *at_sizes]
+        """Returns lines that say how many items each gate has, and how long they took."""
+        efforts, ids, lines_of_sizes = dict[str, str](), list[str](), dict[str, None]()
+        for item in items:
+            function = getattr(item, "function", None)
+            if effort := getattr(function, EFFORT_ATTRIBUTE, ""):
+                efforts[_gate_of_item(item.nodeid)] = effort
+                ids.append(item.nodeid)
+                lines_of_sizes.update(dict.fromkeys(getattr(function, SIZES_ATTRIBUTE, ())))
+        return [*self._cost_lines(ids, efforts), *lines_of_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
-        """The same from the controller of xdist, which knows no more than the ids, once a run."""
+        """Prints the same lines under xdist, once a run; its controller knows only the ids."""
         reporter = node.config.pluginmanager.get_plugin("terminalreporter")
         if reporter and not self._is_told:
             self._is_told = True
@@ -306,7 +321,9 @@ class GateCost:
             yield f"attnspec gate {gate}: {count} items{how}; {took}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add up what the items of gates take; under xdist the workers' reports come here, too."""
+        """Adds up the seconds of gates' items. Under xdist, this hook receives the reports of the
+        workers, too.
+        """
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate_of_item(report.nodeid)
             self._seconds_spent[gate] = self._seconds_spent.get(gate, 0.0) + report.duration
@@ -315,23 +332,23 @@ class GateCost:
                                                if name == "attnspec")))
 
     def _note_outcome(self, gate: str, outcome: Mapping[str, Any]) -> None:
-        """Keep what the verdict of an item does not show in pytest's own summary."""
+        """Notes what pytest's own summary does not show of an item's verdict."""
         subject, change = str(outcome["subject"]), outcome.get("change") or {}
         why = str(outcome["reason"]) if outcome["verdict"] == Verdict.INAPPLICABLE.value else ""
         if why == "" or (gate, subject) not in self._unjudged_reasons:
             self._unjudged_reasons[gate, subject] = why
         self._mended_counts[subject] += change.get("novelty") == Novelty.MENDED.value
-        if str(outcome["clause"]).partition(".")[0] == GRADIENTS_POOL and not is_left_out(str(outcome["reason"])):
-            is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
-            self._gradients.setdefault(subject,
-                                       Counter())["" if is_judged else str(outcome["reason"])] += 1
+        theme = str(outcome["clause"]).partition(".")[0]
+        if theme == GRADIENTS_POOL and not is_left_out(str(outcome["reason"])):
+            self._gradients.setdefault(subject, Counter())[why] += 1
         if refused := outcome.get("refused"):
-            self._refused_by_subject.setdefault(str(outcome["subject"]),
-                                                {}).update(dict.fromkeys(refused))
+            self._refused_by_subject.setdefault(subject, {}).update(dict.fromkeys(refused))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
-        """What a green run says nothing about: what subjects refuse, gradients that none has, a
-        list to be renewed. And which gates judged nothing.
+        """Prints what the verdicts of a green run do not say.
+
+        That is: what subjects refuse, subjects of which no gradients were judged, lists of known
+        failures that need renewal, and gates that judged nothing.
         """
         for subject, refused in self._refused_by_subject.items():
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
@@ -352,7 +369,7 @@ class GateCost:
                     "list with attnspec check --update-baseline")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail where a gate judged nothing; keep the seconds of its items for the next run."""
+        """Fails the session if a gate judged nothing, and stores the seconds of the items."""
         if any(self._unjudged_reasons.values()) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._cache and self._seconds_spent:

@@ -1,11 +1,13 @@
-"""What a run carries out one by one, handed by name through pytest; which jobs of it a shard has;
-and what it comes to: counts and an exit code.
+"""Defines the jobs that a run carries out, how they are divided into shards, and exit codes.
+
+pytest passes the name of the class that makes the jobs.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,35 +34,35 @@ E = TypeVar("E", bound=Job)
 
 
 class JobSource(Protocol[E]):
-    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a
-    worker for these.
+    """Makes jobs and carries them out.
 
-    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`,
-    `items`, `surroundings` and `header` are light: what loads NumPy or a framework waits for the
-    first job.
+    It is made as NAME(plan, breadcrumb=...) in the controller and in every worker. Workers call
+    `carry_out` and `card`; the controller calls the other methods. Making it, `spec`, `items`,
+    `surroundings` and `header` are fast, so NumPy and frameworks are imported only for the first
+    job.
     """
 
     @property
     def spec(self) -> Spec:
-        """The law that is applied."""
+        """The spec by which the jobs are judged."""
 
     def items(self) -> tuple[E, ...]:
-        """The jobs, in an order that follows from the plan. Raises AttnspecError."""
+        """Returns the jobs, in an order that follows from the plan. Raises AttnspecError."""
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """The header with what the record embeds of clauses, rules and faults."""
+        """Returns the header with the clauses, rules and faults that the record embeds."""
 
     def card(self, target: str) -> SubjectCard | None:
-        """What a report says of a subject; None where the header does. Raises AttnspecError."""
+        """Returns the card of a subject; None where the header has it. Raises AttnspecError."""
 
     def carry_out(self, job: E) -> Done:
-        """Carries out a job, in a worker. What escapes is a defect of attnspec."""
+        """Carries out a job, in a worker. An exception is a defect of attnspec."""
 
     def record_loss(self, job: E, loss: JobFailure) -> Done:
-        """What stands in the record for a job that came to nothing."""
+        """Returns the event that the record has for a job without a result."""
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
-        """What the run comes to."""
+        """Returns the counts and the exit code of the run."""
 
 
 @runtime_checkable
@@ -68,7 +70,15 @@ class TellsFailures(Protocol):
     """A source whose jobs may have failed long before they end."""
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
-        """Have each failure told as it is found."""
+        """Makes the source call `tell` with each failure as soon as it is found."""
+
+
+@runtime_checkable
+class KnowsTried(Protocol):
+    """A source of which most jobs end without a call: a clause does not apply."""
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether a job of a subject that is loaded will call it."""
 
 
 @runtime_checkable
@@ -76,11 +86,18 @@ class CountsCompiling(Protocol):
     """A source whose subjects may compile for minutes."""
 
     def seconds_compiling(self, target: str) -> float:
-        """What a compiler has taken so far for a subject, by the clock."""
+        """Returns the seconds that compilers have taken so far for a subject."""
+
+
+LAW_FILE = "law"
+"""The file of a run's folder with the law, as the command has read it."""
+
+UNTOLD = "attnspec-untold"
+"""The property of a report, and the part of a worker's output, with ends that had no report."""
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
-    """The source of jobs "module:Class" for this plan. Raises AttnspecError."""
+    """Makes the source of jobs "module:Class" for this plan. Raises AttnspecError."""
     look_in(plan.surroundings({}))
     module, _, kind = name.partition(":")
     make = getattr(importlib.import_module(module), kind)
@@ -89,12 +106,12 @@ def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None)
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan as one argument."""
+    """Writes the plan as one argument of a command line."""
     return json.dumps(encode(plan))
 
 
 def plan_of(config: pytest.Config) -> Plan:
-    """The plan that this pytest was started with."""
+    """Reads the plan that this pytest process was started with."""
     text = config.getoption("attnspec_plan")
     if not text:
         raise UsageError(
@@ -104,7 +121,7 @@ def plan_of(config: pytest.Config) -> Plan:
 
 def source_of(config: pytest.Config, breadcrumb: Breadcrumb,
               tell: Callable[[Done], None]) -> JobSource[Any]:
-    """The source of this pytest's jobs. tell: is told failures as they are found."""
+    """Makes the source of this pytest's jobs. tell: is called with failures as they are found."""
     source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config),
                        breadcrumb=breadcrumb)
     if isinstance(source, TellsFailures):
@@ -117,13 +134,17 @@ EXECUTED_VERDICTS = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECT
 
 
 def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
-    """How often each verdict was given, in the order of the enumeration."""
-    found = Counter(outcome.verdict for outcome in outcomes)
-    return {verdict.value: found[verdict] for verdict in Verdict if found[verdict]}
+    """Counts each verdict, in the order of the enumeration."""
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    return {verdict.value: counts[verdict] for verdict in Verdict if counts[verdict]}
 
 
 def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -> int:
-    """0 conforms, 1 a gating clause is violated, 2 cannot say: interrupted, or idle."""
+    """Returns 0 if all conforms, 1 if a gating clause is violated, 2 if nothing can be said.
+
+    Nothing can be said of a run that was interrupted, that executed nothing, or of which items
+    were not run.
+    """
     if interrupted:
         return CANNOT_RUN
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
@@ -134,7 +155,7 @@ def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -
 
 
 def is_idle(outcomes: Sequence[Outcome]) -> bool:
-    """Whether nothing at all was executed. An empty run says nothing about anybody's attention."""
+    """Whether no item was executed. An empty run says nothing about any attention."""
     return not any(outcome.verdict in EXECUTED_VERDICTS for outcome in outcomes)
 
 
@@ -143,27 +164,29 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How a run is divided. timings: an earlier record, whose seconds say which groups are dear;
-    None: all jobs cost the same.
+    """Says how a run is divided. timings: an earlier record, whose seconds say which groups take
+    long; None: all jobs cost the same.
     """
 
     shard: Shard
     timings: Path | None = None
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
-        """The jobs of this shard, in the order of the run. Raises RecordError where the timings
-        cannot be read, and UsageError where there are more shards than subjects and dtypes.
+        """Returns the jobs of this shard, in the order of the run.
+
+        Raises RecordError where the timings cannot be read, and UsageError where there are more
+        shards than subjects and dtypes.
         """
         mine = frozenset(self.divide_groups(jobs)[self.shard.index - 1])
         return tuple(job for job in jobs if _group_of_job(job) in mine)
 
     def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
-        """The header of this shard's record. jobs: all of the run."""
+        """Returns the header of this shard's record. jobs: all jobs of the run."""
         return replace(header, shard=str(self.shard),
                        plan_digest=plan_digest(plan, header.spec_digest, self.divide_groups(jobs)))
 
     def divide_groups(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
-        """What each shard gets, the first shard's first. Raises as `of` does."""
+        """Returns the groups of each shard, in order. Raises as `select_jobs` does."""
         costs = _cost_of_groups(jobs, _read_timings(self.timings))
         if len(costs) < self.shard.count:
             raise UsageError(
@@ -174,16 +197,16 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroups:
-    """A part of a run by what it has, whatever the other parts are."""
+    """Selects a part of a run by the groups in it, whatever the other parts are."""
 
     groups: frozenset[Group]
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
-        """The jobs of these groups, in the order of the run."""
+        """Returns the jobs of these groups, in the order of the run."""
         return tuple(job for job in jobs if _group_of_job(job) in self.groups)
 
     def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
-        """The header as it is."""
+        """Returns the header as it is."""
         return header
 
 
@@ -191,11 +214,11 @@ Share = Sharing | NamedGroups
 
 
 def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:
-    """What stays together, in the order of the run."""
-    found: dict[Group, list[J]] = {}
+    """Groups the jobs by subject and dtype, in the order of the run."""
+    groups: dict[Group, list[J]] = {}
     for job in jobs:
-        found.setdefault(_group_of_job(job), []).append(job)
-    return found
+        groups.setdefault(_group_of_job(job), []).append(job)
+    return groups
 
 
 def _group_of_job(job: Job) -> Group:
@@ -203,11 +226,15 @@ def _group_of_job(job: Job) -> Group:
 
 
 def _cost_of_groups(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
-    """Each group's seconds in the earlier record; of a new one, a mean job's times its jobs."""
+    """Returns each group's seconds in the earlier record. A group that is not in the record is
+    taken to cost the mean of a job times its number of jobs.
+    """
     counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
-    known = sum(counts[group] for group in counts if group in seconds)
-    each = sum(seconds[group] for group in counts if group in seconds) / known if known else 1.0
-    return {group: seconds.get(group, each * count) for group, count in counts.items()}
+    timed = counts.keys() & seconds.keys()
+    mean = 1.0
+    if timed:
+        mean = math.fsum(seconds[group] for group in timed) / sum(counts[group] for group in timed)
+    return {group: seconds.get(group, mean * count) for group, count in counts.items()}
 
 
 def _read_timings(timings: Path | None) -> Mapping[Group, float]:

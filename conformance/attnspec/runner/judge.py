@@ -1,8 +1,7 @@
-"""The runner's side of the engine: its items as jobs, which `check`, `audit` and `replay` carry
-out; their verdicts.
+"""Carries out the engine's items as the jobs of `check`, `audit` and `replay`.
 
-An item's verdict is completed for a record, and outcomes and clauses are put into words. In an
-audit, every subject and variant is probed in the same run.
+It adds to an item's verdict what a record needs, and puts outcomes and clauses into words. An
+audit probes every subject and variant in the same run.
 """
 
 from __future__ import annotations
@@ -34,61 +33,64 @@ ENGINE_CLASS = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
-    """What a runner needs of `engine.Engine`. The first three members are light."""
+    """The part of `engine.Engine` that a runner needs. The first three members are fast."""
 
     tell: Callable[[Outcome], None]
     """Is told an outcome that fails before its smallest case and a cause are found."""
 
     @property
     def spec(self) -> Spec:
-        """The law that is applied."""
+        """The spec by which items are judged."""
 
     def items(self) -> tuple[Item, ...]:
-        """What the plan puts on trial, in an order that depends on the plan alone."""
+        """Returns the items of the plan, in an order that depends on the plan alone."""
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles."""
 
     def hurries(self, target: str) -> bool:
-        """Whether a target is known to compile for each shape, and has little time for that."""
+        """Whether a target compiles for each shape, and has little time for that."""
 
     def seconds_compiling(self, target: str) -> float:
-        """What a compiler has taken so far for a subject, by the clock."""
+        """Returns the seconds that compilers have taken so far for a subject."""
 
     def fetch(self, target: str) -> None:
-        """Load what the target names. Raises AttnspecError where it cannot be had."""
+        """Loads what the target names. Raises AttnspecError where it cannot be loaded."""
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject."""
+        """Returns what a report says of a subject."""
 
     def find_refused(self, target: str) -> Mapping[str, str]:
-        """What a subject refuses, with its words, as far as that is known."""
+        """Returns what a subject refuses, with its words, as far as that is known."""
+
+    def applies(self, item: Item) -> bool:
+        """Whether the subject takes what an item needs. Raises AttnspecError as `card` does."""
 
     def try_item(self, item: Item) -> Outcome:
-        """The verdict on one item. Raises AttnspecError where the subject cannot be had."""
+        """Judges one item. Raises AttnspecError where the subject cannot be loaded."""
 
     def replay(self, item: Item, recipe: str) -> Outcome:
-        """The verdict on one case of an item."""
+        """Judges one case of an item."""
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
-        """The outcome that `try_item` did not live to give, beside the known failures."""
+        """Compares an outcome that `try_item` did not give with the known failures."""
 
 
 def load_engine(plan: Plan, *, engine: str = ENGINE_CLASS,
                 breadcrumb: Breadcrumb = lambda _: None) -> Judge:
-    """The engine for this plan. Raises AttnspecError for a bad spec, manifest or plan."""
+    """Makes the engine for this plan. Raises AttnspecError for a bad spec, manifest or plan."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
     return judge
 
 
 def distinct_items(judge: Judge) -> tuple[Item, ...]:
-    """The items of a judge, each once: whoever names a target or a clause twice means it once."""
+    """Returns the items of a judge, each once, even if a target or clause is named twice."""
     return tuple(dict.fromkeys(judge.items()))
 
 
 def pronounce_verdict(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
-    """Tries the item, or one case of it. It is NOT_RUN if the subject cannot be had."""
+    """Judges the item, or one case of it; NOT_RUN if the subject cannot be loaded."""
     began = time.perf_counter()
     try:
         outcome = judge.replay(item, recipe) if recipe else judge.try_item(item)
@@ -98,7 +100,7 @@ def pronounce_verdict(judge: Judge, item: Item, *, plan: Plan, recipe: str = "")
 
 
 def complete_outcome(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
-    """Add the command that repeats the case, where there is a case."""
+    """Adds the command that repeats the case, where there is a case."""
     recipe = outcome.evidence.recipe if outcome.evidence else ""
     if outcome.repeat or not recipe or item.target.startswith(HANDED):
         return outcome
@@ -106,30 +108,29 @@ def complete_outcome(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
 
 
 def not_run(item: Item, level: Level, reason: str) -> Outcome:
-    """The outcome of an item that was not tried."""
+    """Makes the outcome of an item that was not tried."""
     return Outcome(item.target, item.clause, DType(item.dtype), level, Verdict.NOT_RUN, reason)
 
 
 def clause_of(spec: Spec, name: str) -> Clause:
-    """The clause with this id."""
+    """Finds the clause with this id."""
     return next(clause for clause in spec.clauses if clause.id == name)
 
 
 def replay_command(item: Item, recipe: str, plan: Plan) -> str:
-    """What to type to see one case again, in any shell."""
+    """Writes the command that repeats one case, for any shell."""
     options = [word for folder in plan.implementations for word in ("--implementations", folder)]
-    options += ["--lift", plan.lift] if plan.lift else []
-    given = {"--python": typed_here(plan.python), "--host": plan.host, "--device": plan.device,
-             "--memory": f"{plan.memory / 2**30:g}" if plan.memory else ""}
-    options += [word for option, value in given.items() if value for word in (option, value)]
-    options += ["--spec", plan.spec] if plan.spec else []
+    memory = f"{plan.memory / 2**30:g}" if plan.memory else ""
+    values = {"--lift": plan.lift, "--python": typed_here(plan.python), "--host": plan.host,
+              "--device": plan.device, "--memory": memory, "--spec": plan.spec}
+    options += [word for option, value in values.items() if value for word in (option, value)]
     options += [word for file in plan.spec_add for word in ("--spec-add", portable_argument(file))]
     return shlex.join(["attnspec", "replay", *options,
                        f"{item.target} {item.clause} {item.dtype} {recipe}"])
 
 
 def read_replay(line: str) -> tuple[Item, str]:
-    """The item and recipe of a line of `replay_command`. Only the target may hold spaces."""
+    """Reads item and recipe from a line of `replay_command`. Only the target may hold spaces."""
     words = line.rsplit(maxsplit=3)
     if len(words) != _REPLAY_WORDS:
         raise UsageError(
@@ -170,38 +171,34 @@ MAX_LIKENESSES = 5
 
 def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (),
                      happened: str = "") -> str:
-    """A failure as the command line and pytest print it: why, the claim, the case, what was seen,
-    how to see it again.
+    """Describes a failure as the command line and pytest print it.
 
-    also: the other dtypes at which it fails.  happened: in the place of what the verdict says.
+    The lines give the cause, the claim, the case, what was observed and the command that repeats
+    it.  also: the other dtypes at which the clause fails.  happened: replaces the phrase for the
+    verdict.
     """
     head = f"{outcome.clause} ({where}) {happened or VERDICT_PHRASES[outcome.verdict]}"
     others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
-    seen = outcome.evidence.sentence if outcome.evidence else ""
-    note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_place_rows(outcome.evidence), *_explanation_rows(outcome.evidence), ("says", says),
-            ("by", by), *_evidence_rows(outcome.evidence), ("note", note),
-            ("again", outcome.repeat)]
-    return "\n".join([head, *(f"  {name}: {_indent_lines(text)}" for name, text in rows if text)])
+    rows, note = [("says", says), ("by", by)], outcome.reason
+    if evidence := outcome.evidence:
+        rows = [*_cause_rows(evidence), *rows, *_evidence_rows(evidence)]
+        if note == evidence.sentence:
+            note = ""
+    rows += [("note", note), ("again", outcome.repeat)]
+    indented = [(name, text.replace("\n", "\n" + 8 * " ")) for name, text in rows if text]
+    return "\n".join([head, *(f"  {name}: {text}" for name, text in indented)])
 
 
-def _place_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    if evidence:
-        return [("begins", evidence.begins), ("wrong", evidence.wrong)]
-    return []
-
-
-def _explanation_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    explained = evidence.explained if evidence else None
+def _cause_rows(evidence: Evidence) -> list[tuple[str, str]]:
+    rows, explained = [("begins", evidence.begins), ("wrong", evidence.wrong)], evidence.explained
     if explained:
-        return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)]
-    return []
+        rows += [("cause", explained.cause), ("do", explained.advice),
+                 ("paste", explained.declare)]
+    return rows
 
 
-def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    if evidence is None:
-        return []
+def _evidence_rows(evidence: Evidence) -> list[tuple[str, str]]:
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _describe_likeness(evidence.like)),
             ("where", "" if evidence.explained else evidence.located),
@@ -210,42 +207,41 @@ def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
 
 
 def _describe_likeness(like: Sequence[Likeness]) -> str:
-    """The likeliest fault with its story and link; the names of those that explain it as well."""
+    """Describes the likeliest fault, and names those that explain the failure as well."""
     if not like:
         return ""
     first, *others = like[:MAX_LIKENESSES]
-    told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
+    cases = f"in {first.agreed} of {first.tried} cases"
+    text = f"{first.fault} ({cases}): {first.story} {first.link}".rstrip()
     if others:
-        return f"{told}\nor {', '.join(each.fault for each in others)}"
-    return told
+        return f"{text}\nor {', '.join(each.fault for each in others)}"
+    return text
 
 
 def _without_carets(traceback: str) -> str:
-    """The lines that underline code are for eyes that see it in place."""
+    """Removes the lines of a traceback that underline code."""
     return "\n".join(line for line in traceback.splitlines() if line.strip("^~ ") or not line)
 
 
 def _shorten_lines(text: str, first: int, last: int) -> str:
-    """What matters of a stack or of a library's output stands at one of its ends."""
+    """Keeps the first and last lines, where a stack or a library's output says most."""
     lines = text.rstrip().splitlines()
-    return "\n".join([*lines[:first], "…", *lines[-last:]] if len(lines) > first + last + 1
-                     else lines)
-
-
-def _indent_lines(text: str) -> str:
-    return text.replace("\n", "\n" + 8 * " ")
+    if len(lines) > first + last + 1:
+        lines = [*lines[:first], "…", *lines[-last:]]
+    return "\n".join(lines)
 
 
 def summarise_outcome(outcome: Outcome) -> str:
-    """An outcome in one line: the verdict and why."""
-    begins, seen = (outcome.evidence.begins,
-                    outcome.evidence.sentence) if outcome.evidence else ("", "")
-    why = " ".join(filter(None, (begins, outcome.reason or seen)))
-    return f"{outcome.clause} {VERDICT_PHRASES[outcome.verdict]}" + (f": {why}" if why else "")
+    """Says the verdict and its reason in one line."""
+    begins, why = "", outcome.reason
+    if outcome.evidence:
+        begins, why = outcome.evidence.begins, why or outcome.evidence.sentence
+    verdict = f"{outcome.clause} {VERDICT_PHRASES[outcome.verdict]}"
+    return ": ".join(filter(None, (verdict, " ".join(filter(None, (begins, why))))))
 
 
 def describe_clause(clause: Clause, spec: Spec) -> ClauseText:
-    """What a record's header keeps of a clause."""
+    """Makes the text of a clause for a record's header."""
     return ClauseText(clause.id, clause.theme, clause.level, clause.profile, clause.says,
                       clause.formula, tuple(_quote_source(each, spec) for each in clause.because),
                       tuple(sorted(clause.needs)), clause.problem, clause.refuted_by, clause.note,
@@ -263,12 +259,12 @@ _ENGINE_KEY, _RECIPE_KEY = "engine", "recipe"
 
 
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
-    """The plan, saying by which engine and, to replay, on which one case."""
+    """Adds to the plan the engine that judges and, for a replay, the recipe of the case."""
     return replace(plan, more={**plan.more, _ENGINE_KEY: (engine,), _RECIPE_KEY: (recipe,)})
 
 
 def _dearness(clause: Clause) -> int:
-    """How dear a clause is: 0 where its cases have others' sizes; the dearest come last."""
+    """Ranks how long a clause takes: 0 for a clause whose cases have the usual sizes, up to 2."""
     words = {word.name for steps in clause.runs.values() for word in steps}
     is_dear = words & RESHAPING or clause.given.args.get("kind") in OWN_SIZES
     if GRAD in clause.needs:
@@ -279,7 +275,7 @@ def _dearness(clause: Clause) -> int:
 
 
 class TrialJobs:
-    """A source of jobs: each item of the engine is tried."""
+    """A source of jobs: the engine tries each of its items."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         [engine], [self.recipe] = plan.more[_ENGINE_KEY], plan.more[_RECIPE_KEY]
@@ -292,11 +288,11 @@ class TrialJobs:
         return self.judge.spec
 
     def items(self) -> tuple[Job, ...]:
-        """The engine's items, each once; where variants of a subject compile, first those that ask
-        its variants, and where compilers have little time, last those that are dear.
+        """Returns the engine's items, each once, in the order in which workers take them.
 
-        Such an item takes as long as half of the other clauses: asked late, it leaves other
-        workers idle.
+        Where variants of a subject compile, the clauses that ask its variants come first: such an
+        item takes as long as half of the other clauses, so that at the end it would leave other
+        workers idle. Where compilers have little time, the clauses that take longest come last.
         """
         asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made_forms}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
@@ -313,21 +309,25 @@ class TrialJobs:
         return items
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """Adds every clause that is on trial."""
+        """Adds the text of every clause that is tried."""
         clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
         texts = tuple(describe_clause(clause_of(self.spec, name), self.spec) for name in clauses)
         return replace(blank, clauses=texts, sample=self.plan.sample)
 
     def card(self, target: str) -> SubjectCard:
-        """The engine's card of the subject."""
+        """Returns the engine's card of the subject."""
         return self.judge.card(target)
+
+    def is_tried(self, job: Job) -> bool:
+        """Whether the item's clause applies to its subject, or one case is replayed."""
+        return bool(self.recipe) or not isinstance(job, Item) or self.judge.applies(job)
 
     def carry_out(self, job: Item) -> Done:
         """Tries an item."""
         return ItemFinished(pronounce_verdict(self.judge, job, plan=self.plan, recipe=self.recipe))
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
-        """Have each failure told as it is found."""
+        """Makes the engine call `tell` with each failure as soon as it is found."""
         def pass_on(outcome: Outcome) -> None:
             item = Item(outcome.subject, outcome.clause, outcome.dtype.value)
             tell(ItemFinished(complete_outcome(outcome, item, self.plan)))
@@ -335,11 +335,11 @@ class TrialJobs:
         self.judge.tell = pass_on
 
     def seconds_compiling(self, target: str) -> float:
-        """The seconds that compilers took for a subject, as the engine says."""
+        """Returns the seconds that compilers took for a subject, by the engine."""
         return self.judge.seconds_compiling(target)
 
     def record_loss(self, job: Item, loss: JobFailure) -> Done:
-        """The outcome of an item that came to nothing; a death is evidence."""
+        """Makes the outcome of an item without a result; a death is evidence."""
         level = clause_of(self.spec, job.clause).level
         outcome = Outcome(job.target, job.clause, DType(job.dtype), level, loss.verdict)
         if loss.verdict is Verdict.NOT_RUN:
@@ -350,7 +350,7 @@ class TrialJobs:
         return ItemFinished(lost if self.recipe else self.judge.compare_with_known(lost))
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
-        """The counts of verdicts, and the exit code that follows from them."""
+        """Counts the verdicts, and derives the exit code from them."""
         outcomes = [each.outcome for each in done if isinstance(each, ItemFinished)]
         code = jobs.exit_code(outcomes, strict=self.plan.strict, interrupted=interrupted)
         return Conclusion(code, jobs.count_verdicts(outcomes))
@@ -369,30 +369,30 @@ class AuditJobs(TrialJobs):
         self._probes = ProbeJobs(plan, breadcrumb=breadcrumb)
 
     def items(self) -> tuple[Job, ...]:
-        """Probes come right after their subject's trials: the worker has it loaded."""
+        """Puts probes right after their subject's trials, while a worker has it loaded."""
         by_target: dict[str, list[Job]] = {}
         for job in (*super().items(), *self._probes.items()):
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """Adds every clause that is on trial, and who could not be put on trial."""
+        """Adds the text of every clause that is tried, and the subjects that are absent."""
         return replace(super().header(blank), absent=tuple(_absent_subjects(self.plan)))
 
     def carry_out(self, job: Item | ProbeJob) -> Done:
-        """Try the item, or probe the subject."""
+        """Tries the item, or probes the subject."""
         if isinstance(job, ProbeJob):
             return self._probes.carry_out(job)
         return super().carry_out(job)
 
     def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:
-        """What stands in the record for a job that came to nothing."""
+        """Returns the event that the record has for a job without a result."""
         if isinstance(job, ProbeJob):
             return self._probes.record_loss(job, loss)
         return super().record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
-        """The counts of verdicts and of contradictions. The exit code is the graver of the two."""
+        """Counts verdicts and contradictions. The graver of both exit codes counts."""
         trials = super().conclude(done, interrupted=interrupted)
         if not any(isinstance(each, SubjectProbed) for each in done):
             return trials
@@ -405,7 +405,7 @@ class AuditJobs(TrialJobs):
 
 
 def _absent_subjects(plan: Plan) -> Iterator[Mapping[str, str]]:
-    """The subjects of the audited libraries that cannot be judged here, each with its reason."""
+    """Lists the subjects of the audited libraries that are not installed, with the reason."""
     libraries = plan.more.get(LIBRARIES_KEY, ())
     for name, subject in registered_subjects(plan.implementations).items():
         is_audited = not libraries or subject.library.folder in libraries

@@ -1,6 +1,6 @@
-"""Inside the controller: turns what xdist reports into events. It never imports a subject.
+"""Turns what xdist reports to the controller into events. It never imports a subject.
 
-What a dead worker left behind (see guard.py) is read here.
+It also reads the files that a dead worker has left (see worker.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectCompiles, SubjectKnown, key_of
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.jobs import JobSource
+from attnspec.runner.jobs import UNTOLD, JobSource
 
 if TYPE_CHECKING:
     import pytest
+    from xdist.workermanage import WorkerController
 
 STDERR_END_CHARACTERS = 2000  # characters kept at either end of what libraries printed
 _TIMEOUT_TRACE = "Timeout ("  # how faulthandler begins when a deadline passes
@@ -32,7 +33,7 @@ _TIMEOUT_TRACE = "Timeout ("  # how faulthandler begins when a deadline passes
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """How a worker ended: its verdict, the case on trial, and where its threads stood."""
+    """Says how a worker ended: its verdict, the case on trial, and where its threads stood."""
 
     verdict: Verdict
     recipe: str
@@ -41,7 +42,7 @@ class LastWords:
 
 
 def last_words(folder: Path, worker: str) -> LastWords:
-    """Reads what a worker left that died while an item was on trial."""
+    """Reads the files of a worker that died while an item was on trial."""
     trace = _read_trace(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT_TRACE) else Verdict.CRASHED
     printed = _read_trace(folder / f"{worker}.stderr")
@@ -51,9 +52,9 @@ def last_words(folder: Path, worker: str) -> LastWords:
 
 
 def read_failures(folder: Path) -> list[str]:
-    """How items had failed whose workers were ended on trial: a line of a record each."""
-    found = [_read_trace(path).splitlines() for path in sorted(folder.glob("*.failure"))]
-    return [lines[0] for lines in found if lines]
+    """Reads how items had failed whose workers were ended: a line of a record each."""
+    texts = [_read_trace(path) for path in sorted(folder.glob("*.failure"))]
+    return [text.splitlines()[0] for text in texts if text]
 
 
 def _shorten_to_ends(text: str) -> str:
@@ -70,20 +71,20 @@ def _read_trace(path: Path) -> str:
 
 
 def silent_workers(folder: Path, now: float, longest: float) -> list[str]:
-    """The workers that have shown no sign of life for so many seconds."""
+    """Finds the workers that have given no sign of life for so many seconds."""
     beats = {path.stem: _read_trace(path) for path in sorted(folder.glob("*.beat"))}
     return [worker for worker, beat in beats.items() if beat and now - float(beat) > longest]
 
 
 def end_worker(folder: Path, worker: str) -> None:
-    """End one, and forget its signs of life."""
+    """Kills a worker, and deletes its signs of life."""
     (folder / f"{worker}.beat").unlink(missing_ok=True)
     with suppress(ProcessLookupError, ValueError):
         os.kill(int(_read_trace(folder / f"{worker}.pid")), signal.SIGKILL)
 
 
 def end_workers(folder: Path) -> None:
-    """End all workers: foreign code may hear no signal but this one."""
+    """Kills all workers, by the only signal that foreign code cannot ignore."""
     for path in sorted(folder.glob("*.pid")):
         with suppress(ProcessLookupError):
             os.kill(int(_read_trace(path)), signal.SIGKILL)
@@ -98,7 +99,9 @@ DEATH_SENTENCES = {
 
 
 class Listener:
-    """A pytest plugin. done_by_job: grows as jobs end.  defects: attnspec's own failures."""
+    """A pytest plugin that makes events of reports. done_by_job: grows as jobs end.  defects:
+    failures of attnspec itself.
+    """
 
     def __init__(self, source: JobSource[Any], items: Sequence[Job], plan: Plan,
                  emit: Callable[[Event], None],) -> None:
@@ -115,16 +118,18 @@ class Listener:
         self._died: list[Job] = []
 
     def watch_folder(self, traces: Path) -> None:
-        """Attend to new workers, which leave their traces in this folder."""
+        """Listens to new workers, which leave their files in this folder."""
         self._traces, self._deaths = traces, 0
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker takes up an item."""
+        """Emits that a worker takes up an item."""
         item = self._job_of_node(nodeid)
         self._emit(ItemStarted(item.target, item.part, item.dtype))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of an item is over, or its worker died, which xdist reports as a phase."""
+        """Takes the result of an item, or the death of its worker. xdist reports the death of a
+        worker as a phase of its item.
+        """
         properties = dict(report.user_properties)
         item = self._job_of_node(report.nodeid)
         # "???" is xdist's word for the end of a worker
@@ -140,14 +145,27 @@ class Listener:
         elif report.failed:
             self._note_defect(report.longreprtext)
             self._lose_job(item, JobFailure("attnspec itself failed; see the end of its output"))
+        else:
+            self._take_untold(value for _, value in report.user_properties)
+
+    def _take_untold(self, lines: Iterable[object]) -> None:
+        """Takes the results of jobs that a worker ended untried and reports together."""
+        for done in map(_read_done, map(str, lines)):
+            if job := self._find_awaited_job(key_of(done)):
+                self._emit(ItemStarted(job.target, job.part, job.dtype))
+                self._finish_job(job, done)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A worker could not even list the items."""
+        """Notes that a worker could not list the items."""
         if report.failed:
             self._note_defect(report.longreprtext)
 
-    def pytest_testnodedown(self, error: object) -> None:
-        """A worker is gone. One that always dies before an item would be replaced for ever."""
+    def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
+        """Counts workers that die before they take up an item, and gives up after some. xdist
+        would otherwise replace them for ever.
+        """
+        # one that died has no output
+        self._take_untold(getattr(node, "workeroutput", {}).get(UNTOLD, ()))
         self._deaths = self._deaths + 1 if error else 0
         if self._deaths > MAX_DEATHS_IN_A_ROW:
             self._note_defect(f"workers die before they take up an item: {error}")
@@ -156,17 +174,17 @@ class Listener:
             pytest.exit("workers die before they take up an item")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """The user wants to leave, now. (pytest calls this for its own `exit` too.)"""
+        """Kills the workers. pytest calls this at Ctrl-C, and at its own `exit`."""
         self.is_interrupted = excinfo.errisinstance(KeyboardInterrupt)
         end_workers(self._traces)
 
     def pytest_internalerror(self, excrepr: object) -> bool:
-        """Something of ours failed outside any item; it is shown at the end, once."""
+        """Notes a failure of attnspec outside of any item, which is shown at the end."""
         self._note_defect(str(excrepr))
         return True
 
     def receive_events(self, events: Iterable[Event]) -> None:
-        """Take what another part of the run has recorded, unless it is known."""
+        """Takes the events of another part of the run, except those that it knows."""
         for event in events:
             if isinstance(event, SubjectKnown) and not event.broken:
                 self._introduce_subject(event.card)
@@ -183,19 +201,22 @@ class Listener:
         return job
 
     def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
-        """Notes that nothing will be known of those of these jobs that have not ended, and why."""
+        """Records those of these jobs that have not ended as lost, for this reason."""
         for defect in defects:
             self._note_defect(defect)
         for job in [job for job in jobs if job not in self.done_by_job]:
             self._lose_job(job, JobFailure(reason))
 
     def missing_jobs(self) -> list[Job]:
-        """The jobs that have not ended."""
+        """Returns the jobs that have not ended."""
         return [item for item in self._items if item not in self.done_by_job]
 
     def close_run(self, reason: str) -> None:
-        """Take what items on trial had found, give up what is missing, and give every subject a
-        card of which something was lost before it spoke.
+        """Records all that has not ended, once no worker runs any more.
+
+        After an interruption it takes the failures that items on trial had already found. The
+        other missing jobs are lost for the reason. Every subject that lost a job before its card
+        was known gets an empty card.
         """
         self.receive_events(_read_done(line) for line in read_failures(self._traces)
                             if self.is_interrupted)
@@ -208,9 +229,10 @@ class Listener:
                 self._emit(SubjectKnown(card, broken=self._reason_of_loss(target)))
 
     def _reason_of_loss(self, target: str) -> str:
-        reasons = [_why_lost(done) for item, done in self.done_by_job.items()
-                   if item.target == target]
-        return next(filter(None, reasons), "none of its items was finished")
+        for item, done in self.done_by_job.items():
+            if item.target == target and (reason := _why_lost(done)):
+                return reason
+        return "none of its items was finished"
 
     def _job_of_node(self, nodeid: str) -> Job:
         return self._by_id[nodeid.partition("[")[2].removesuffix("]")]
@@ -221,7 +243,7 @@ class Listener:
         self._introduce_subject(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
 
     def _count_compiling(self, subject: str, seconds: float) -> None:
-        """Tell once of a subject that has compiled for a minute, in all workers."""
+        """Emits once that a subject has compiled for a minute, in all workers together."""
         before = self._compiling.get(subject, 0.0)
         self._compiling[subject] = before + seconds
         if before < MOST_UNTOLD <= before + seconds:
@@ -246,22 +268,24 @@ class Listener:
             self.defects.append(text)
 
     def _note_death(self, item: Job, worker: str) -> None:
-        """A worker died at the item, which is repeated once: it may have been killed."""
+        """Notes that a worker died at the item, which may be repeated once. The worker may have
+        been killed from outside.
+        """
         self._deaths = 0
         if item not in self._died:
             self._died.append(item)
             return
         words = last_words(self._traces, worker)
-        told = "\n".join(filter(None,
-                                (DEATH_SENTENCES[words.verdict], words.recipe, words.traceback,
-                                 words.stderr)))
-        self._note_defect(f"{item.id}: {told}")
-        self._lose_job(item, JobFailure(f"defect of attnspec: {DEATH_SENTENCES[words.verdict]}"))
+        sentence = DEATH_SENTENCES[words.verdict]
+        parts = filter(None, (f"{item.id}: {sentence}", words.recipe, words.traceback, words.stderr))
+        self._note_defect("\n".join(parts))
+        self._lose_job(item, JobFailure(f"defect of attnspec: {sentence}"))
 
     @property
     def to_repeat(self) -> list[Job]:
-        """The jobs at which a worker has died once."""
-        return [item for item in self._died if item not in self.done_by_job]
+        """The jobs at which a worker has died once, and those whose ends it took with it."""
+        is_any = any(item not in self.done_by_job for item in self._died)
+        return self.missing_jobs() if is_any else []
 
 
 def _read_done(line: str) -> Done:

@@ -1,10 +1,9 @@
-"""A run of the `attnspec` command: a plan in, events out. Subjects run in sacrificial xdist
-workers, also with one.
+"""Carries out a plan for the `attnspec` command, and emits the events of the run.
 
-pytest runs in this process as xdist's controller, which collects nothing and imports no subject;
-it is cut off from the user's configuration, conftest files, plugins and PYTEST_ variables. Workers
-are born into an environment of their own, with one thread for what computes; a record says what it
-is.
+pytest runs in this process as xdist's controller. It collects nothing, imports no subject, and
+ignores the user's configuration, conftest files, plugins and PYTEST_ variables. The items run in
+xdist workers, also if there is only one, since a worker may die. Workers inherit an environment in
+which libraries compute with one thread, and the record describes it.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
+from attnspec.core.surroundings import ONE_THREAD, SUBJECT_LIBRARIES, XLA_ONE_THREAD
 from attnspec.record.events import (
     OWN_DEVICE,
-    SUBJECT_LIBRARIES,
     Done,
     Event,
     Handler,
@@ -45,10 +43,11 @@ from attnspec.record.events import (
     RunStarted,
 )
 from attnspec.record.outcome import Outcome
-from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
+from attnspec.runner.jobs import LAW_FILE, JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.spec.clause import Spec
+from attnspec.spec.load import hand_over_law
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.installed import audited_environment
 
@@ -66,8 +65,8 @@ _UNUSED_PLUGINS = ("terminal", "cacheprovider", "faulthandler", "logging", "warn
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to. `done` is in the order of the plan. `defects` are failures of attnspec
-    itself, to be shown and reported.
+    """The result of a run. done: in the order of the plan.  defects: failures of attnspec itself,
+    to be shown and reported.
     """
 
     exit_code: int
@@ -83,11 +82,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How to run a plan: with how many workers, and what is carried out.
+    """Says how to run a plan: with how many workers, and what is carried out.
 
-    source: the engine's trials unless another is named.  engine, recipe: for trials, by which
-    engine, and, to replay, on which one case.  sharing: which part of the run this is; None: all
-    of it.  carrier: what carries out the jobs elsewhere; None: workers of this process do.
+    source: names the jobs; the engine's trials by default.
+    engine, recipe: for trials, the engine and, for a replay, the one case.
+    sharing: which part of the run this is; None: all of it.
+    carrier: carries out the jobs elsewhere; None: workers of this process do.
     """
 
     plan: Plan
@@ -100,14 +100,17 @@ class Session:
     carrier: Carrier | None = None
 
     def run(self, handlers: Sequence[Handler]) -> Result:
-        """Carry out every job. Raises AttnspecError where the plan makes no sense."""
+        """Carries out every job. Raises AttnspecError where the plan makes no sense."""
         source = open_jobs(self.source, self._plan)
-        every = source.items()
-        items = self.sharing.select_jobs(every) if self.sharing else every
+        items = every = source.items()
+        if self.sharing:
+            items = self.sharing.select_jobs(every)
         with started_handlers(handlers) as emit, scratch_folder() as folder:
             began = time.perf_counter()
             header = source.header(self._header(source.spec, items))
-            emit(self.sharing.mark_header(header, self.plan, every) if self.sharing else header)
+            if self.sharing:
+                header = self.sharing.mark_header(header, self.plan, every)
+            emit(header)
             listener = Listener(source, items, self.plan, emit)
             self._work(listener, items, folder)
             listener.close_run(INTERRUPTED if listener.is_interrupted else UNREACHED)
@@ -119,16 +122,20 @@ class Session:
         return with_engine(self.plan, engine=self.engine, recipe=self.recipe)
 
     def _header(self, spec: Spec, items: Sequence[Job]) -> RunStarted:
+        plan = self.plan
+        if self.carrier:
+            environment = self.carrier.environment
+        else:
+            environment = describe_environment(self.workers, plan.device)
         return RunStarted(started=_utc_now(), command=self.command, spec_version=spec.version,
-                          spec_digest=spec.digest, seed=self.plan.seed,
-                          effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
+                          spec_digest=spec.digest, seed=plan.seed, effort=plan.effort.value,
+                          strict=plan.strict, items=len(items),
                           dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
-                          environment=self.carrier.environment if self.carrier
-                          else describe_environment(self.workers, self.plan.device), clauses=(),
+                          environment=environment, clauses=(),
                           planned=Counter(item.target for item in items),
                           spec_added=tuple(map(portable_argument, spec.added)),
-                          baseline=shown_path(Path(self.plan.baseline)) if self.plan.baseline
-                          else "", must_take=self.plan.must_take, sizes=self.plan.sizes)
+                          baseline=shown_path(Path(plan.baseline)) if plan.baseline else "",
+                          must_take=plan.must_take, sizes=plan.sizes)
 
     def _footer(self, source: JobSource[Any], listener: Listener, done: tuple[Done, ...],
                 emit: Callable[[Event], None], seconds: float) -> Result:
@@ -139,7 +146,7 @@ class Session:
         return Result(code, done, listener.is_interrupted, tuple(listener.defects))
 
     def _work(self, listener: Listener, items: Sequence[Job], folder: Path) -> None:
-        """Runs pytest, and once more for what was on trial when a worker died."""
+        """Runs pytest, and once more for the items on trial when a worker died."""
         if self.carrier:
             with _termination_interrupts():
                 self.carrier.carry_out(listener, self._plan, self.source, items)
@@ -154,6 +161,7 @@ class Session:
 
         folder.mkdir()
         (folder / "pytest.ini").write_text(_PYTEST_CONFIGURATION, encoding="utf-8")
+        hand_over_law(folder / LAW_FILE)
         listener.watch_folder(folder)
         with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])
@@ -179,7 +187,7 @@ def _utc_now() -> str:
 
 @contextmanager
 def started_handlers(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
-    """A function that hands events to all handlers, which are shut down in any case."""
+    """Starts all handlers, yields a function that passes events to them, and shuts them down."""
     with ExitStack() as stack:
         for handler in handlers:
             handler.start()
@@ -194,7 +202,7 @@ def started_handlers(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], 
 
 @contextmanager
 def _importing_from_here() -> Iterator[None]:
-    """Targets are imported from the working directory, as `python -m` would."""
+    """Lets targets be imported from the working directory, as `python -m` would."""
     before, here = list(sys.path), str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -213,13 +221,15 @@ def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its
-    footer. So is a terminal that closes, and whatever else would end this process and leave its
-    folders; `nohup` stays in force.
+    """Makes signals that end this process raise KeyboardInterrupt inside.
+
+    So a cancelled CI job, `timeout` or a terminal that closes leaves a record with a footer and no
+    scratch folders. Signals that are ignored, as under `nohup`, stay ignored.
     """
     before = {each: signal.getsignal(each) for each in _ENDING_SIGNALS}
-    for each in (each for each, handler in before.items() if handler is signal.SIG_DFL):
-        signal.signal(each, _raise_interrupt)
+    for each, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(each, _raise_interrupt)
     try:
         yield
     finally:
@@ -231,14 +241,14 @@ def _termination_interrupts() -> Iterator[None]:
 
 
 class Carrier(Protocol):
-    """Carries out jobs elsewhere, and tells the listener what came of each."""
+    """Carries out jobs elsewhere, and passes the results to the listener."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the header of a record says of where the jobs are carried out."""
+        """The part of a record's header that says where the jobs are carried out."""
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Have every job of this source done. Raises AttnspecError if none can begin."""
+        """Carries out all jobs of this source. Raises AttnspecError if none can begin."""
 
 
 # A worker that shows no sign of life
@@ -253,7 +263,7 @@ LOOK_SECONDS = 2.0
 
 @contextmanager
 def watch_workers(folder: Path) -> Iterator[None]:
-    """Look after the workers that leave their signs in this folder."""
+    """Kills workers that give no sign of life in this folder, as long as the context lasts."""
     over = threading.Event()
     watcher = threading.Thread(target=_end_silent_workers, args=(folder, over), daemon=True)
     watcher.start()
@@ -283,7 +293,7 @@ _NAMED_PACKAGES = (*SUBJECT_LIBRARIES, "hypothesis", "pytest", "pytest-xdist")
 
 @contextmanager
 def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Set what workers and their subjects inherit, and put it back afterwards."""
+    """Sets the variables that workers and their subjects inherit, and restores them."""
     before = dict(os.environ)
     for name in _FOREIGN_VARIABLES:
         os.environ.pop(name, None)
@@ -305,10 +315,8 @@ def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> I
 
 
 def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
-    """What a reader of the record needs to compare it with another: versions, machine, threads.
-
-    Of the environment that is audited, where subjects live in another: then `judge` tells of this
-    one.
+    """Describes versions, machine and threads, by which a reader compares two records. If subjects
+    run in another environment, the versions are of that one, and `judge` describes this one.
     """
     own = {
         "attnspec": attnspec.__version__,
@@ -321,31 +329,33 @@ def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
         "threads": "1 a worker",
         **_package_versions(),
     }
-    there = audited_environment(SUBJECT_LIBRARIES)
-    if not there:
+    audited = audited_environment(SUBJECT_LIBRARIES)
+    if not audited:
         return own
-    kept = {name: value for name, value in own.items() if name not in SUBJECT_LIBRARIES}
-    return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
+    rest = {name: value for name, value in own.items() if name not in SUBJECT_LIBRARIES}
+    return {**rest, **audited, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 
 def _package_versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _NAMED_PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit BLAS, OpenMP and PyTorch: small problems lose by threads, which spin."""
+    """Limits BLAS, OpenMP and PyTorch to one thread: for small problems more are slower."""
     with _torch_has_one(), _thread_pools(len(sys.modules)).limit(limits=1):
         yield
 
 
 @contextmanager
 def _torch_has_one() -> Iterator[None]:
-    """PyTorch is told itself: its first call sets the pool to what it was last told."""
+    """Limits PyTorch to one thread by its own call. PyTorch's first call sets the pool to what
+    PyTorch was last asked for.
+    """
     torch: Any = sys.modules.get("torch")  # not imported: then it has no threads
     if torch is None:
         yield
@@ -360,8 +370,7 @@ def _torch_has_one() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> ThreadpoolController:
-    """The pools of this process, looked for anew after an import: it may have brought one along.
-
-    Finding them takes milliseconds, and a gate has hundreds of items.
+    """Finds the pools of this process, again after each import, which may have added one. The
+    search takes milliseconds, and a gate has hundreds of items.
     """
     return ThreadpoolController()

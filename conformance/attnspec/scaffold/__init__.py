@@ -1,1 +1,1 @@
-"""The form of a foreign callable: found out by trying, and written down as an adapter with its manifest."""
+"""Finds out by trying how a foreign callable is called, and writes its adapter and manifest."""

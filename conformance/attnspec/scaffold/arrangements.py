@@ -1,8 +1,9 @@
-"""How query, key and value lie when they are handed over, and how what comes back is read. All of it is data.
+"""Lists how query, key and value lie when they are passed, and how what comes back is read, as
+data.
 
-Templates are Python. `{0}` is one array of ours: of attention (B,H,T,D), of a layer (B,T,M); `{q}`, `{k}` and `{v}` are
-the three once they lie as they should. `{stack}` and `{concatenate}` are the framework's. B, H, T, … are the lengths of
-our axes.
+Templates are Python. `{0}` is one array of ours: of attention (B,H,T,D), of a layer (B,T,M);
+`{q}`, `{k}` and `{v}` are the three once they lie as they should. `{stack}` and `{concatenate}`
+are the framework's. B, H, T, … are the lengths of our axes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from attnspec.core.nouns import Kind
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How the arrays lie. `shape`: in words, `{L}` being T of the query and S of key and value.
+    """How the arrays lie.
 
-    template: of one array.  arguments: of the call, one template each.  mapped_axes: over how many leading axes the
-    call is mapped, since the callee knows no batch (1) and no heads either (2).  is_in_turn: whether the call is made
-    once for each row, `first`, since the callee answers for one row alone.
+    shape: in words, `{L}` being T of the query and S of key and value.  template: of one array.
+    arguments: of the call, one template each.  mapped_axes: over how many leading axes the call is
+    mapped, since the callee knows no batch (1) and no heads either (2).  is_in_turn: whether the
+    call is made once for each row, `first`, since the callee answers for one row alone.
     """
 
     shape: str
@@ -31,24 +33,24 @@ class Arrangement:
 
     @property
     def is_one(self) -> bool:
-        """Whether one array carries all three, or serves for them, so that T = S."""
+        """Says whether one array carries all three, or serves for them, so that T = S."""
         return len(self.arguments) == 1 and not self.is_list
 
     @property
     def is_list(self) -> bool:
-        """Whether the three come in one list."""
+        """Says whether the three come in one list."""
         return self.arguments[0].startswith("[")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLayout:
-    """How an output lies: its shape in words, and the way back to ours. `{0}` is what came back."""
+    """How an output lies: its shape in words, and the Python back to ours; `{0}` is the output."""
 
     shape: str
     text: str
 
     def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape in numbers."""
+        """Returns the shape in numbers."""
         axes = (axis.split("·") for axis in self.shape.strip("()").split(","))
         return tuple(math.prod(1 if each == "1" else sizes[each] for each in axis) for axis in axes)
 
@@ -76,27 +78,24 @@ _SEPARATE_ARRANGEMENTS = (
 
 
 def _arrange_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
-    """With query in each of these shapes and ways."""
+    """Makes the arrangements of pages for each of these shapes and templates of a query."""
     return tuple(Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays)) for query, into in queries
                  for pool, arrays in (("(pages,page,H,D)", ("key", "value")),
                                       ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
 
 
 PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED_TEXT))
-"""Of a function that reads keys and values from pages."""
-ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPPED_TEXT),
-                                             ("(B,H,1,D)", "{0}"),
+ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"),
+                                             ("(B,1,H,D)", _SWAPPED_TEXT), ("(B,H,1,D)", "{0}"),
                                              ("(B,H·D)", "{0}.reshape(B, -1)"))
-"""Of one that takes one query a sequence."""
 
 ONE_QUERY_ARRANGEMENTS = tuple(
     Arrangement(f"{query}, key and value {shape}", "{0}", (into, *arrays))
     for query, into in (("(B,H,D)", "{q}[:, :, 0]"), ("(B,H·D)", "{q}.reshape(B, -1)"))
     for shape, arrays in (("(B,S,H,D)", ("{k}.swapaxes(1, 2)", "{v}.swapaxes(1, 2)")), ("(B,H,S,D)", ("{k}", "{v}"))))
-"""Of a function that takes one query a sequence, as it decodes, and all keys."""
+"""The arrangements of a function that takes one query a sequence, and all keys."""
 
 PACKED_ARRANGEMENT = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
-"""Of a function that is handed the borders between its sequences."""
 
 _PAIR_ARRANGEMENTS = (
     Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED_TEXT, ("{q}", "{stack}(({k}, {v}), 2)")),
@@ -148,10 +147,9 @@ OUTPUT_LAYOUTS: Mapping[Kind, tuple[OutputLayout, ...]] = {
         OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)"),
         OutputLayout("(B,1,T,M)", "{0}[:, 0]")),
 }
-"""Ways to read an output."""
 
 PACKED_LAYOUT = OutputLayout("(queries,H,D)", "{0}")
-"""How an adapter hands back what lies one sequence behind the other: as it is."""
+"""The layout of a packed output, which an adapter returns as it is."""
 EQUAL_LENGTHS_SHAPE = "(B·T,H,D)"
 """The shape of such an output, where all sequences are of one length."""
 
@@ -161,7 +159,6 @@ WEIGHTS_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(H,B,T,S)", "{0}.swapaxes(0, 1)"),
     OutputLayout("(B,T,S)", "{0}"),
 )
-"""Ways to read weights."""
 
 LSE_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T)", "{0}"),
@@ -169,11 +166,10 @@ LSE_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B·H,T)", "{0}.reshape(B, -1, {0}.shape[-1])"),
     OutputLayout("(B,H,T,1)", "{0}[..., 0]"),
 )
-"""Ways to read log-sum-exps."""
 
 
 def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:
-    """What is worth a try for a callee that takes so many arrays, the usual first."""
+    """Lists the arrangements worth a try for so many arrays, the usual first."""
     if in_list:
         return _LIST_ARRANGEMENTS[kind]
     if kind is Kind.LAYER:

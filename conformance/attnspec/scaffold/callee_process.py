@@ -1,5 +1,6 @@
-"""The process in which a foreign callable lives while it is found out how it is called, and where that imports it from:
-a module by its name, or the one that a file is.
+"""Runs the process in which a foreign callable is examined, and locates what it imports.
+
+That is a module by its name, or the module that a file is.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from attnspec.subjects.target import FunctionSource, describe_loaded, load_text
 
 @dataclass(frozen=True, slots=True)
 class TargetLocation:
-    """A target as it is imported. target: `package.module:name`.
+    """A target as it is imported.
 
-    folder: what has to be on Python's path for that, in full; empty where it is found without.
-    file: where no import finds a module of that file's name, the file itself, in full: it is loaded by its path, under
-    the name that the target has.
+    target: `package.module:name`.  folder: what has to be on Python's path, in full; empty where
+    it is found without.  file: the file, in full, where no import finds a module of that name; it
+    is loaded by its path, under the name that the target has.
     """
 
     target: str
@@ -40,13 +41,13 @@ class TargetLocation:
     file: str = ""
 
     def path_from(self, place: Path) -> str:
-        """The file that is loaded by its path, else the folder, as one goes there; empty where neither is needed."""
+        """Returns the file, else the folder, relative to a place; empty where none is needed."""
         told = self.file or self.folder
         return Path(os.path.relpath(told, place)).as_posix() if told else ""
 
     @property
     def preload_source(self) -> str:
-        """Python that loads the file; empty where it is imported."""
+        """Returns Python that loads the file; empty where it is imported."""
         if not self.file:
             return ""
         module = self.target.partition(":")[0]
@@ -54,11 +55,10 @@ class TargetLocation:
 
 
 def locate_target(target: str) -> TargetLocation:
-    """`package.module:name` as it is; `path/to/file.py:name` by the module that the file is.
-
-    A file in a package (`__init__.py`) is a module of that package, so that it may import relatively; any other is one
-    of its own folder, where its siblings are found. A file whose name is no module's, or one of Python's own, gets a
-    name. Raises TargetError.
+    """Locates `package.module:name`, or `path/to/file.py:name` by the module that the file is. A
+    file in a package (`__init__.py`) is a module of that package, so that it may import
+    relatively; any other is one of its own folder, where its siblings are found. A file whose name
+    is no module's, or one of Python's own, gets a name. Raises TargetError.
     """
     written, _, name = target.rpartition(":")
     if not (written.endswith(".py") or "/" in written or "\\" in written):
@@ -78,7 +78,7 @@ def locate_target(target: str) -> TargetLocation:
 
 
 def _make_module_name(file: Path) -> str:
-    """A name for the module of a file that has none: `my-attn.py` is my_attn, `2d.py` is file_2d."""
+    """Makes a module name for such a file: `my-attn.py` is my_attn, `2d.py` is file_2d."""
     name = re.sub(r"\W", "_", file.stem)
     name = f"file_{name}" if name[:1].isdigit() else name
     is_taken = name in sys.stdlib_module_names or keyword.iskeyword(name) or file.with_name(f"{name}.py").exists()
@@ -86,7 +86,7 @@ def _make_module_name(file: Path) -> str:
 
 
 def write_loading(module: str, file: str) -> list[str]:
-    """Python that loads a file under the name of a module; file: an expression for its path."""
+    """Writes Python that loads a file, given as an expression for its path, as a module."""
     return [f"_FILE = {file}", "sys.path.insert(0, str(_FILE.parent))",
             f'if "{module}" not in sys.modules:',
             f'    _spec = spec_from_file_location("{module}", _FILE)',
@@ -94,20 +94,21 @@ def write_loading(module: str, file: str) -> list[str]:
             f'    _spec.loader.exec_module(sys.modules["{module}"])']
 
 
-LOADING_IMPORTS = ("import sys", "from importlib.util import module_from_spec, spec_from_file_location",
+LOADING_IMPORTS = ("import sys",
+                   "from importlib.util import module_from_spec, spec_from_file_location",
                    "from pathlib import Path")
-"""What these lines import."""
 
 
 class OutOfTime(TargetError):  # noqa: N818  (named for what happened)
-    """The search takes longer than it may."""
+    """Raised when the search takes longer than it may."""
 
 
 @dataclass(slots=True)
 class CalleeProcess:
-    """One process, and what was loaded in it. end_time: when the search has to be over, by `time.monotonic`.
+    """One process, and what was loaded in it.
 
-    preload_source: Python that runs before anything else there, and loads a callee that no import finds.
+    end_time: when the search has to be over, by `time.monotonic`.  preload_source: Python that
+    runs before anything else there, and loads a callee that no import finds.
     """
 
     client: Client
@@ -117,10 +118,14 @@ class CalleeProcess:
     _has_modules: dict[str, bool] = field(default_factory=dict)
 
     def examine(self, target: str, *, sources: bool = False) -> ExaminedCallable:
-        """What `package.module:name` is; with the sources of a function, if they are asked for. Raises TargetError."""
+        """Examines `package.module:name`, with its sources if asked for. Raises TargetError."""
         if self.preload_source:
             self.load_source("def preloaded(query, key, value): ...\n", "preloaded", "")
-        loaded = describe_loaded(_locate_function(target), target, self.client)
+        module, _, name = target.rpartition(":")
+        if not module or not name or module.endswith(".py") or "/" in module:
+            raise TargetError(f"{target!r} names nothing in a module. Write package.module:name "
+                              "or path/to/file.py:name.")
+        loaded = describe_loaded(FunctionSource.from_target(target), target, self.client)
         if not loaded.description["is_callable"]:
             raise TargetError(f"{target!r} is {loaded.description['type']} and cannot be called.")
         header = {"do": "examine", "of": loaded.number, "sources": sources}
@@ -134,19 +139,16 @@ class CalleeProcess:
             raise TargetError(f"the host does not describe {target!r} as docs/protocol.md says: {wrong!r}.") from None
 
     def load_source(self, text: str, name: str, lift: str) -> Subject:
-        """The function of this name in this text, loaded once: what a framework compiles for it is kept.
-
-        Raises TargetError; OutOfTime where time is up.
-        """
+        """Loads the function from this text, once. Raises TargetError; OutOfTime."""
         if time.monotonic() > self.end_time:
-            raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
-                            "--deadline.")
+            raise OutOfTime(f"it had not returned after {self.client.surroundings.deadline:g} s. "
+                            "Give it longer: --deadline.")
         if (text, lift) not in self._loaded:
             self._loaded[text, lift] = load_text(self._add_preload(text), name, self.client, lift=lift)
         return self._loaded[text, lift]
 
     def call_text(self, text: str, name: str, call: Call, lift: str = "") -> ReturnedTree | None:
-        """What the function of this name in this text returns, whatever that is; None where it raises."""
+        """Calls the function of this name in this text; returns None where it raises."""
         callee = self.load_source(text, name, lift).callee
         assert isinstance(callee, Hosted)  # it was loaded there
         try:
@@ -155,21 +157,13 @@ class CalleeProcess:
             return None
 
     def _add_preload(self, text: str) -> str:
-        """The text, and before all that it imports what loads the callee."""
+        """Adds what loads the callee before all that the text imports."""
         future, line, rest = text.rpartition("from __future__ import annotations\n")
         return f"{future}{line}{self.preload_source}{rest}"
 
     def has_module(self, module: str) -> bool:
-        """Whether it can be imported there."""
+        """Says whether a module can be imported there."""
         if module not in self._has_modules:
             told: Mapping[str, Any] = self.client.request({"do": "find", "modules": [module], "distributions": []})[0]
             self._has_modules[module] = bool(told["modules"][module])
         return self._has_modules[module]
-
-
-def _locate_function(target: str) -> FunctionSource:
-    """Raises TargetError for what an adapter could not import."""
-    module, _, name = target.rpartition(":")
-    if not module or not name or module.endswith(".py") or "/" in module:
-        raise TargetError(f"{target!r} names nothing in a module. Write package.module:name or path/to/file.py:name.")
-    return FunctionSource.from_target(target)

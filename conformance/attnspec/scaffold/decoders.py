@@ -1,5 +1,7 @@
-"""A callee that hands its cache back is called step after step: which parameter takes it, where it is returned, and
-what an empty one is: nothing, or a dict of arrays with a fixed room and of the next place in them.
+"""Learns how a callee that hands its cache back is called step after step.
+
+It finds the parameter that takes the cache, where it is returned, and what an empty one is:
+nothing, or a dict of arrays with a fixed room and of the next place in them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
 _CACHE_NAME = re.compile(r"cache|past|state|memory|^kv")
-"""What the name of a parameter has in it that is a cache."""
 CACHE_PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
 """Where in an answer a cache may be, the likeliest first."""
 
@@ -32,8 +33,9 @@ EQUAL_PAST = {"past_lengths": "equal"}
 
 
 def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> CallForm:
-    """The form as a decoder, if it is right behind what its last call handed back; else the form as it is. One that
-    answers behind it, wrongly, is a decoder too: a check tells why, if the name of its parameter says that it is one.
+    """Returns the form as a decoder, if it is right behind what its last call handed back. One
+    that answers wrongly there is a decoder too, if the name of its parameter says so: a check
+    tells why. Else the form stays as it is.
     """
     if form.reading is None or form.arrangement.mapped_axes or not set(form.keywords) <= BESIDE_CACHE:
         return form
@@ -44,7 +46,8 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
         found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
         nearest += [trier.nearest] if trier.nearest else []
     if found is None:
-        return _hand_on_wrong_decoder(form, called, sorted(nearest, key=lambda each: each.nearness, reverse=True),
+        return _hand_on_wrong_decoder(form, called,
+                                      sorted(nearest, key=lambda each: each.nearness, reverse=True),
                                       trier)
     found = _check_several_steps(_limit_room(found, trier), trier)
     is_free = not form.attends_to_itself and is_right_behind_past(found, trier, past=CROSS_SIZES.S - CROSS_SIZES.T - 1)
@@ -52,19 +55,19 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
 
 
 def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
-    """A decoder that is right behind one call; with a warning where it is wrong behind several."""
+    """Adds a warning to a decoder that is right behind one call and wrong behind several."""
     posed = pose_step(form).but(**{STATE: "token_by_token"})
     wrong = trier.find_wrong(form, posed, _find_scale(form, posed, trier))
     if wrong is None:
         return form
-    warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
-               f"{wrong.objection}. What later calls store in the cache is lost, or stands in another place: "
-               "attnspec check says what is wrong.")
+    warning = ("CACHE: it is right behind one call that filled its cache, but not behind several, "
+               f"one token each: {wrong.objection}. What later calls store in the cache is lost, "
+               "or stands in another place: attnspec check says what is wrong.")
     return form.with_warning(warning)
 
 
 def _limit_room(form: CallForm, trier: Trier) -> CallForm:
-    """The form with the most keys that its module holds, where its constructor is told and has a default for that."""
+    """Adds the most keys that its module holds, if its constructor has a default for that."""
     if form.kept_cache is None or form.kept_cache.empty_text:
         return form
     listed = find_parameters("length", trier.process.examine(form.target).constructor_parameters)
@@ -73,9 +76,8 @@ def _limit_room(form: CallForm, trier: Trier) -> CallForm:
 
 
 def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
-                           nearest: Sequence[Attempt],
-                           trier: Trier) -> CallForm:
-    """The nearest of the wrong decoders that gives other numbers and whose cache counts; else what the nearest says."""
+                           nearest: Sequence[Attempt], trier: Trier) -> CallForm:
+    """Returns the nearest wrong decoder whose cache counts; else what the nearest says."""
     wrong = [each for each in nearest if each.progress is Progress.OTHER_NUMBERS]
     for each in (*wrong, *nearest[:1]):
         known = _hand_on_decoder(form, called, each, trier)
@@ -86,9 +88,7 @@ def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
 
 def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt,
                      trier: Trier) -> CallForm:
-    """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
-    is. So is one of which no name says that it is a decoder.
-    """
+    """Returns the nearest wrong decoder that heeds its cache and is named so; else the form."""
     names = [each.name for each in find_parameters(STATE, called) if not each.tried_as
              or _CACHE_NAME.search(normalise_name(each.name))]
     places = [each.name for each in _list_place_parameters(called)]
@@ -98,7 +98,8 @@ def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest
         return form
     if nearest.progress is not Progress.OTHER_NUMBERS:
         return _leave_out_cache(form, names[0], nearest, trier)
-    explained = _explain_decoder(nearest.form, trier)
+    step = pose_step(nearest.form)
+    explained = trier.explain(nearest.form, step, _find_scale(nearest.form, step, trier))
     is_wanted = bool(explained) and nearest.form.arguments.get(nearest.form.parameter_for(STATE), "").startswith("{")
     if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
@@ -109,9 +110,7 @@ def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest
 
 
 def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
-    """The form, and that a parameter could not be used as a cache, though something comes back beside the output that
-    is no array: no check of it may pass.
-    """
+    """Leaves out a parameter that could not be used as a cache, unless only arrays come back."""
     returned = trier.call_raw(replace(form, reading=None), plain_problem(form))
     alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
     if form.reading is None or not form.reading.path or len(alone) > 1:
@@ -120,14 +119,8 @@ def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) 
     return form.leave_out(name, why, [STATE])
 
 
-def _explain_decoder(form: CallForm, trier: Trier) -> str:
-    """The plain mistake that explains what a wrong decoder answers behind a past; empty where none does."""
-    posed = pose_step(form)
-    return trier.explain(form, posed, _find_scale(form, posed, trier))
-
-
 def _find_scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
-    """The scale of what a layer computes, where attention itself is put to it."""
+    """Returns the scale of what a layer computes, where attention itself is put to it."""
     if form.kind is not Kind.LAYER:
         return None
     width = trier.load_adapter(form).scale_width(posed)
@@ -135,7 +128,7 @@ def _find_scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
 
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
-    """Whether a decoder's answer depends on the keys and values of the call before."""
+    """Says whether a decoder's answer depends on the keys and values of the call before."""
     posed = pose_step(form)
     values = [getattr(posed, name) for name in CACHED]
     others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
@@ -146,13 +139,13 @@ def _heeds_cache(form: CallForm, trier: Trier) -> bool:
 
 
 def _is_decoder(form: CallForm, trier: Trier) -> bool:
-    """Whether it is right with a past; one whose calls fill a cache in place, in its first call, too."""
+    """Says whether it is right with a past, and in its first call if it fills a cache in place."""
     return is_right_behind_past(form, trier) and (form.kept_cache is None or trier.is_right(form, plain_problem(form)))
 
 
 def _list_decoders(form: CallForm, called: tuple[TheirParameter, ...],
                    trier: Trier) -> Iterator[CallForm]:  # noqa: ARG001  (the same parameters for both ways)
-    """With each parameter that may be a cache, and each place where the next one may be."""
+    """Lists the form with each parameter that may be a cache and each place of the next one."""
     for parameter in find_parameters(STATE, called):
         passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
         for asked in _list_asked(form, called):
@@ -166,7 +159,7 @@ _NOTHING_TEXTS = ("None", "False")
 
 
 def _list_asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
-    """The form as it is; asked for its cache by a flag where it has one, beside which the output may come first."""
+    """Lists the form as it is, or with each flag that asks for its cache."""
     flags = [each for each in find_parameters("caching", called) if each.default is not True]
     if not flags:
         yield form
@@ -179,7 +172,7 @@ def _list_asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[
 
 def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
                           trier: Trier) -> Iterator[CallForm]:
-    """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
+    """Lists the form with a cache that calls fill in place, handed over or held by the module."""
     form = replace(form, is_compiled=False)
     for parameter in find_parameters(STATE, called):
         passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
@@ -195,28 +188,23 @@ def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
 
 
 def _name_layer(form: CallForm) -> Mapping[str, str]:
-    """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
-    model asks for that.
-    """
+    """Sets the optional parameter that says which layer of a model it is, as caches ask for."""
     return {name: "0"
             for name, text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
 
 
 _LAYER_NAME = re.compile(r"^(layer|block)_(idx|id|index|number)$")
 _PLACE_TEXTS = ("start", "torch.arange(start, start + T)")
-"""How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
+"""What tells a module that holds its cache how many keys it has: a number, or new places."""
 
 
 def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
-    """The parameters that may tell a module how many keys it has, but not which layer of a model it is."""
     return tuple(each for each in find_parameters("place", called) if not _LAYER_NAME.search(normalise_name(each.name)))
 
 
 def _list_empty_caches(form: CallForm, parameter: TheirParameter,
                        trier: Trier) -> Iterator[KeptCache]:
-    """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
-    called a cache; the one that it is annotated with first.
-    """
+    """Lists empty caches for the first call: a dict, or of a cache class beside the callee."""
     beside = dict(trier.process.examine(form.target).neighbours)
     named = sorted((name for name in beside if "cache" in name.lower()),
                    key=lambda name: name != parameter.annotation)
@@ -228,13 +216,13 @@ def _list_empty_caches(form: CallForm, parameter: TheirParameter,
 
 
 def is_right_behind_past(form: CallForm, trier: Trier, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> bool:
-    """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
+    """Says whether it is right behind so many keys, by default all but as many as queries."""
     posed = pose_step(form, past)
     return trier.is_right(form, posed, _find_scale(form, posed, trier))
 
 
 def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Problem:
-    """Attention with so many keys past."""
+    """Makes a problem of attention with so many keys in the past."""
     own = {axis: length for axis, length in form.sizes.items() if axis in ("H", "Hkv", "D", "Dv")}
     sizes = replace(CROSS_SIZES, **own)
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
@@ -244,7 +232,6 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
 
 
 CACHE_ROOM = 512
-"""Keys that it has room for."""
 
 _PLACE_NAME = re.compile(r"(^|_)(index|idx|pos|position|offset|length|len|end|start|cursor|step)(_|$)")
 _MODULES_BY_LIFT: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
@@ -252,9 +239,7 @@ _CACHE_SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
 
 
 def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple[str, str]]:
-    """The parameter that is a cache without which nothing is called, and Python of an empty one, in every way in
-    which its arrays may lie. callee: with its sources.
-    """
+    """Lists the parameter and Python of an empty cache, in every layout, by callee's sources."""
     wanted = [each.name for each in find_parameters(STATE, callee.parameters) if each.is_required]
     for name in wanted[:1]:
         keys = sorted(rest[0] for _, *rest in find_parts(callee.functions, 0, {name: (name,)}) if len(rest) == 1)
@@ -265,7 +250,7 @@ def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple
 
 
 def _write_cache_entry(key: str, shape: str, lift: str) -> str | None:
-    """`"k": jnp.zeros((B, 512, Hkv, D), dtype=query.dtype)`, or the next place; None where nobody knows what it is."""
+    """Writes `"k": jnp.zeros((B, 512, Hkv, D), …)`, or the next place; None where unknown."""
     name = key.strip('[]"')
     if not key.startswith('["'):
         return None

@@ -1,5 +1,6 @@
-"""What is doubted of a form that is right: whether it may see later keys, whether its mask is meant the other way
-round, and whether its softmax overflows. Each doubt is a warning, and a check judges it where it can.
+"""Adds doubts to a form that is right: later keys, an inverted mask, an overflowing softmax.
+
+Each doubt is a warning, and a check judges it where it can.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ _LARGE_FACTOR = 256.0
 
 
 def warn_of_overflow(form: CallForm, trier: Trier) -> CallForm:
-    """The form; with a warning if large queries make its output infinite or not a number, where the definition's is
-    finite.
-    """
+    """Adds a warning if large queries make the output infinite or NaN against the definition."""
     if form.dtype is DType.FLOAT16:
         return form
     problem = plain_problem(form)
@@ -37,28 +36,26 @@ def warn_of_overflow(form: CallForm, trier: Trier) -> CallForm:
     answer = trier.answer(form, large)
     if answer is None or np.isfinite(answer.output).all() or not np.isfinite(expect_usual(form, large).output).all():
         return form
-    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to subtract no maximum, "
-               "or not that of the keys that are seen: attnspec check says what is wrong.")
+    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to "
+               "subtract no maximum, or not that of the keys that are seen: attnspec check says "
+               "what is wrong.")
     return replace(form, warnings=(*form.warnings, warning))
 
 
 _CAUSAL_WORD = re.compile(r"causal|auto_?regressive")
 _CAUSAL_NAME = re.compile(r"(?<![a-z])(causal|autoregressive|decoder|gpt)(?![a-z])")
 _CROSS_NAME = re.compile(r"cross|encoder decoder|memory")
-"""What stands in the name of a decoder's attention to something else, which is not causal."""
+"""Matches the name of a decoder's attention to something else, which is not causal."""
 _DENIAL = re.compile(r"\b(non|not|un|a|bi|anti)[- ]?causal|bidirectional|"
                      r"\b(if|when|whether|unless|optional|optionally|or)\b", re.IGNORECASE)
-"""What stands in a sentence that does not say that it is causal."""
+"""Matches a sentence that does not say that it is causal."""
 _BUFFER_CALL = re.compile(r"register_buffer\(\s*[\"'](\w+)[\"']")
 _TRIANGLE_CALL = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\(")
 
 
 def doubt_causality(form: CallForm, callee: ExaminedCallable,
                     parameters: Iterable[TheirParameter]) -> CallForm:
-    """The form; with a warning, and the causal flag demanded, where something says that it is causal and it is not.
-
-    A parameter for that is judged by itself.
-    """
+    """Warns, and demands the causal flag, where evidence says causal and answers are not."""
     has_flag = any(_CAUSAL_WORD.search(normalise_name(each.name)) for each in parameters)
     if "causal" in form.keywords or has_flag or form.takes_one_query or form.limits.get("one_memory"):
         return form
@@ -71,7 +68,7 @@ def doubt_causality(form: CallForm, callee: ExaminedCallable,
 
 
 def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[str]:
-    """What says that it is causal. A caller who can hand over a mask of queries and keys may be meant to do it."""
+    """Lists what says that it is causal, unless its caller may pass a mask for that."""
     name = split_words(callee.name)
     is_left = "bias" in form.keywords or ("mask" in form.keywords and form.limits.get("mask_axes") != "BS")
     said = None if _DENIAL.search(name) or _CROSS_NAME.search(name) else _CAUSAL_NAME.search(name)
@@ -89,9 +86,7 @@ def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[
 
 
 def _find_triangle(form: CallForm, source: str) -> str:
-    """What its code says that makes a triangle: that a class registers it, or that nothing that is left at its default,
-    and no keyword that hides keys by their place, can be what it is for.
-    """
+    """Describes the triangle that its code makes for all calls; empty if there is none."""
     made, registered = _TRIANGLE_CALL.search(source), _BUFFER_CALL.search(source)
     if made and registered:
         return f"it registers a triangle, {registered[1]!r}"
@@ -100,7 +95,6 @@ def _find_triangle(form: CallForm, source: str) -> str:
 
 
 def _find_causal_sentence(doc: str) -> str:
-    """The first sentence of a docstring that says plainly that it is causal; empty if there is none."""
     sentences = (" ".join(each.split()) for each in re.split(r"[.;:]\s|[.;:]$|\n\s*\n", doc))
     return next((each for each in sentences if _CAUSAL_WORD.search(each.lower()) and not _DENIAL.search(each)), "")
 
@@ -117,18 +111,16 @@ _KEEPING_WORDS = re.compile(
 _VALUE_WORD = re.compile(r"\b(?P<true>true|1|ones?)\b|\b(?P<false>false|0|zeros?)\b",
                          re.IGNORECASE)
 _LONGEST_REACH = 70
-"""Characters behind a value in which it has to be said what it means."""
+"""How many characters after a value its meaning may stand."""
 _KEEPING_NAME = re.compile(r"^(?:keep|visible|allowed|can_attend|may_attend)(?:_|$)")
 _HIDING_NAME = re.compile(r"^(?:hide|hidden|is_pad|is_padding|ignore|exclude)(?:_|$)")
 _KEPT_MEANING, _HIDDEN_MEANING = "True where a query may attend", "True where a key is hidden"
 _NUMBER_MEANING = "1 where a query may attend, else 0"
-"""How a reading of a mask begins that says which of its values hides a key."""
+"""The beginnings of a mask's meaning that say which value hides a key."""
 
 
 def warn_of_inverted_mask(form: CallForm, callee: ExaminedCallable) -> CallForm:
-    """The form; with its mask handed on as its name or documentation says, and a warning, where it does the
-    opposite.
-    """
+    """Passes a mask as its name or text says, with a warning, where the opposite is done."""
     passed = next((each for each in form.bindings if each.keyword == "mask" and _find_polarity(each) is not None), None)
     if passed is None:
         return form
@@ -139,24 +131,24 @@ def warn_of_inverted_mask(form: CallForm, callee: ExaminedCallable) -> CallForm:
     if not says or len({keeps for keeps, _ in says}) > 1 or says[0][0] is _find_polarity(passed):
         return form
     wanted = _KEPT_MEANING if says[0][0] else _HIDDEN_MEANING
-    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the opposite. The mask "
-               f"is handed on as that says: attnspec check says what is wrong. If it is meant as it is, exchange the "
-               "mask in the adapter.")
+    warning = (f"MASK INVERTED: {says[0][1]}, so that {passed.parameter} is {wanted}; it does the "
+               "opposite. The mask is handed on as that says: attnspec check says what is wrong. "
+               "If it is meant as it is, exchange the mask in the adapter.")
     turned = replace(passed, expression=_invert_mask(passed.expression), says=passed.says.replace(
         passed.says.partition(",")[0], wanted, 1))
-    return replace(form, bindings=tuple(turned if each is passed else each for each in form.bindings),
+    return replace(form,
+                   bindings=tuple(turned if each is passed else each for each in form.bindings),
                    warnings=(warning, *form.warnings))
 
 
 def _find_polarity(passed: Binding) -> bool | None:
-    """Whether True, or 1, keeps a key, as it was found; None for a mask that is added."""
+    """Says whether True, or 1, keeps a key; None for a mask that is added."""
     if passed.says.startswith((_KEPT_MEANING, _NUMBER_MEANING)):
         return True
     return False if passed.says.startswith(_HIDDEN_MEANING) else None
 
 
 def _invert_mask(expression: str) -> str:
-    """The Python of a mask the other way round."""
     if expression.startswith("~"):
         return expression[1:]
     inner, dot, rest = re.fullmatch(r"(.*?)((?:\.to\(|\.astype\()?)(.*)", expression,
@@ -167,7 +159,7 @@ def _invert_mask(expression: str) -> str:
 
 def _list_polarity_evidence(parameter: str, callee: ExaminedCallable,
                             is_only: bool) -> Iterator[tuple[bool, str]]:
-    """Whether True keeps a key, and where that is said."""
+    """Lists whether True keeps a key, with where that is said."""
     name = normalise_name(parameter)
     for pattern, keeps in ((_KEEPING_NAME, True), (_HIDING_NAME, False)):
         if pattern.search(name):
@@ -182,7 +174,7 @@ def _list_polarity_evidence(parameter: str, callee: ExaminedCallable,
 
 
 def _list_sentences(callee: ExaminedCallable) -> Iterator[str]:
-    """Of docstrings, sentence by sentence; of the code, each line with a comment."""
+    """Lists the sentences of docstrings, and each line of code with a comment."""
     for doc in callee.docs:
         parts = re.split(r"[.;]\s|[.;]$|\n\s*\n|\n(?=\s*\w+\s*[:(])", doc)
         for each in parts:
@@ -195,7 +187,7 @@ def _list_sentences(callee: ExaminedCallable) -> Iterator[str]:
 
 
 def _read_values(sentence: str) -> Iterator[bool | None]:
-    """Of each value that a sentence says the meaning of, whether it says that True keeps a key."""
+    """Lists, for each value whose meaning a sentence says, whether True keeps a key."""
     told = sentence.rpartition("  # ")[2]  # what the code does is no word about it
     found = list(_VALUE_WORD.finditer(told))
     for at, value in enumerate(found):

@@ -1,5 +1,6 @@
-"""A foreign callable as its own process tells of it: what its author wrote down, read without importing it here. Inputs
-that come together, in a dict or a tuple, are each taken for a parameter of its own.
+"""Describes a foreign callable as its own process reports it, without importing it here.
+
+Inputs that come together, in a dict or a tuple, are each taken for a parameter of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedFunction:
-    """A function as it is written. calls: by name, the places of the functions that it calls, among its like."""
+    """A function as it is written, and the places of those that it calls in the list, by name."""
 
     source: str
     parameters: Parameters
@@ -40,13 +41,17 @@ class ExaminedFunction:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedCallable:
-    """What is known of a callable. home: the module whose names it uses; packages: those that this module imports.
+    """What is known of a callable.
 
-    Of a class: bases (`package.module.Name`); methods with their parameters, without self; annotated, by parameter of
-    the constructor, and beside, by their name in its module: classes, as `module:name`; backend: of Keras.
-    module_numbers: whole numbers of its module that a function, or one that it calls, names.  docs: its docstring, and
-    those of its methods.  source: its Python; empty where there is none. Of a function, if asked for: functions, itself
-    first; holders, by parameter; makers, by name.
+    home: the module whose names it uses.  packages: those that this module imports.
+    module_numbers: whole numbers of its module that a function, or one that it calls, names.
+    docs: its docstring, and those of its methods.  source: its Python; empty where there is none.
+
+    Of a class: bases (`package.module.Name`).  methods: by name, their parameters without self.
+    annotated_classes: by parameter of the constructor, classes as `module:name`.  neighbours:
+    classes of its module.  backend: of Keras.
+
+    Of a function, if asked for: functions, itself first.  holders: by parameter.  makers: by name.
     """
 
     target: str
@@ -70,17 +75,17 @@ class ExaminedCallable:
 
     @property
     def constructor_parameters(self) -> Parameters:
-        """Of a class, the parameters of its constructor; those of `__init__` where a metaclass hides them."""
+        """Returns the constructor's parameters, also where a metaclass hides them."""
         return self.parameters or self.methods.get("__init__", ())
 
     @property
     def call_parameters(self) -> Parameters:
-        """Of a class, the parameters of the call of what it makes."""
+        """Returns the parameters by which an object of the class is called."""
         return self.methods.get(self.call_method, ())
 
     @property
     def call_method(self) -> str:
-        """Of a class, the method by which what it makes is called: of no framework, the first that takes something."""
+        """Returns the method that calls an object: its base's, or the first with inputs."""
         roots = {base.partition(".")[0] for base in self.bases}
         usual = next((name for base, name in _CALL_METHODS.items() if base in roots), "__call__")
         return next((name for name in (usual, "forward", "call") if self.methods.get(name)), usual)
@@ -88,7 +93,7 @@ class ExaminedCallable:
 
 def read_callable(target: str, described: Mapping[str, Any],
                   told: Mapping[str, Any]) -> ExaminedCallable:
-    """What a host tells of a callable that it has described. Raises what reading something else may raise."""
+    """Reads a host's answer about a callable. Raises what reading a malformed answer may raise."""
     return ExaminedCallable(
         target=target, name=str(told["name"]), home=str(told["home"]),
         module=str(described["module"]),
@@ -111,7 +116,7 @@ def _read_function(told: Mapping[str, Any]) -> ExaminedFunction:
 
 
 def _read_parameters(told: Mapping[str, Any]) -> Parameters:
-    """Without stars; empty if nobody can tell."""
+    """Reads parameters without stars; empty if they are not known."""
     listed = told["parameters"]
     return _parse_doc_signature(str(told["doc"])) if listed is None else tuple(map(_read_parameter, listed))
 
@@ -123,7 +128,7 @@ def _read_parameter(told: Mapping[str, Any]) -> TheirParameter:
 
 
 def _parse_doc_signature(doc: str) -> Parameters:
-    """From a docstring that begins with the signature, as those of PyTorch's functions in C do."""
+    """Parses a docstring that begins with the signature, as those of PyTorch's C functions do."""
     text = re.match(r"\s*\w+\((.*?)\)\s*(?:->|:|\n)", doc, re.DOTALL)
     if text is None:
         return ()
@@ -151,7 +156,7 @@ def _evaluate_default(node: ast.expr | None) -> object:
 
 @dataclass(frozen=True, slots=True)
 class GatheredInputs:
-    """The parameter that takes all inputs, and their names. is_dict: whether it is a dict; else a tuple."""
+    """The parameter that takes all inputs in a dict or a tuple, and their names."""
 
     parameter: str
     names: tuple[str, ...]
@@ -159,14 +164,15 @@ class GatheredInputs:
 
     @property
     def says(self) -> str:
-        """What has to be known of it."""
+        """Says how the inputs come."""
         kind = "dict" if self.is_dict else "tuple"
         return f"Its inputs come in one {kind}, {self.parameter}: {', '.join(self.names)}."
 
 
 def spread_inputs(callee: ExaminedCallable) -> tuple[ExaminedCallable, GatheredInputs | None]:
-    """A class whose call takes its inputs in a dict or a tuple, as one whose call takes each by its name; and how they
-    are gathered. As it is, and None, where each is a parameter already.
+    """Spreads the inputs that a class takes in one dict or tuple into parameters of their own.
+    Also returns how they are gathered; None, with the callee as it is, where each is a parameter
+    already.
     """
     called = callee.call_parameters
     required = [each for each in called if each.is_required]
@@ -183,7 +189,6 @@ def spread_inputs(callee: ExaminedCallable) -> tuple[ExaminedCallable, GatheredI
 
 
 def _find_method(source: str, name: str) -> ast.FunctionDef | None:
-    """The method of this name of the class that is written there; None where it is not there."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:
@@ -192,7 +197,7 @@ def _find_method(source: str, name: str) -> ast.FunctionDef | None:
 
 
 def _find_gathered(method: ast.FunctionDef, parameter: str) -> tuple[GatheredInputs, frozenset[str]] | None:
-    """How a parameter holds several inputs, and which of these have to be there; None where it holds one."""
+    """Returns how a parameter holds several inputs, and the required ones; else None."""
     read = list(dict.fromkeys(_list_keys_read(method, parameter)))
     if names := tuple(dict.fromkeys(name for name, _ in read)):
         needed = frozenset(name for name, is_needed in read if is_needed)
@@ -207,7 +212,7 @@ def _find_gathered(method: ast.FunctionDef, parameter: str) -> tuple[GatheredInp
 
 
 def _list_keys_read(method: ast.FunctionDef, parameter: str) -> Iterator[tuple[str, bool]]:
-    """The keys by which a dict is read, in order, and whether a call without them fails: `.get` and `in` do not."""
+    """Lists the keys by which a dict is read, and whether a call without each fails."""
     for node in sorted((each for each in ast.walk(method) if hasattr(each, "lineno")),
                        key=lambda each: (each.lineno, each.col_offset)):  # type: ignore[attr-defined]  # they have it
         if isinstance(node, ast.Subscript) and _is_named(node.value, parameter):

@@ -1,4 +1,4 @@
-"""How a callable that knows nothing of attnspec is called: all that an adapter for it must say."""
+"""Describes how a callable that knows nothing of attnspec is called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.subjects.call import ValuePath as Path
 
 SQUARE_SIDE = "round(T**0.5)"
-"""The side of a square of T tokens, as Python: what a constructor is told whose window has two axes and one number."""
+"""The side of a square of T tokens: one number for a window with two axes."""
 
 
 QUARTER_TURN = "turned"
@@ -22,7 +22,9 @@ QUARTER_TURN = "turned"
 
 
 class CallableKind(enum.Enum):
-    """What kind of thing is called, and so where its parameters are kept. The value says it in words."""
+    """The kind of thing that is called; it decides where parameters are. The value says it in
+    words.
+    """
 
     FUNCTION = "function"
     TREE = "function over parameters"
@@ -53,9 +55,10 @@ class Site(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A keyword of ours (`mask`) as it is handed to a parameter of theirs (`attn_mask`).
+    """A keyword of ours (`mask`) and the parameter of theirs (`attn_mask`) that takes it.
 
-    expression: in Python (`~mask`), where the keyword is in use.  says: what that means, in words.
+    expression: the Python that is passed where the keyword is in use (`~mask`).  says: what it
+    means.
     """
 
     keyword: str
@@ -67,9 +70,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigObject:
-    """The object that a constructor wants. name: of the class that makes it, or "" for plain attributes or a dict.
+    """The object that a constructor takes as its config.
 
-    module: where that class is.  fields: what is set, as Python.
+    fields: its attributes or items, as Python.  name: its class, or "" for plain attributes or a
+    dict.  module: where that class is.
     """
 
     fields: Mapping[str, str]
@@ -80,9 +84,10 @@ class ConfigObject:
 
 @dataclass(frozen=True, slots=True)
 class KeptCache:
-    """A cache that calls fill in place. empty_text: Python of one that holds nothing; empty where the module itself
-    holds it, so that module and number of keys together are the cache.  class_path: `module:name` of the class of an
-    empty one.
+    """A cache that calls fill in place.
+
+    empty_text: Python of an empty one; empty where the module itself holds it, so that the module
+    and a number of keys are the cache.  class_path: `module:name` of the class of an empty one.
     """
 
     empty_text: str = ""
@@ -91,10 +96,11 @@ class KeptCache:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlace:
-    """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
+    """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it
+    lies.
 
-    weights_path: where they, or log-sum-exps, are, if they come back; extra_keyword: the keyword that asks for them;
-    asked_path: where the output is when they are asked for by a flag.
+    weights_path: where weights or log-sum-exps are, if they come back.  extra_keyword: the keyword
+    that asks for them.  asked_path: where the output is when a flag asks for them.
     """
 
     path: str = ""
@@ -107,44 +113,44 @@ class OutputPlace:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How a class or function is called, as far as `init` knows by now.
+    """How a class or function is called, as far as `init` knows.
 
-    What is called, and how.
-    target: `package.module:name`.  lift: the framework whose tensors it takes.  method: the method by which an object
-    of no framework is called; empty where the object itself is.
-    arrangement, array_names: how its arrays lie, and its parameters for them; no names where they go by position.
-    arguments: its other arguments, with a Python expression each; positional_order: where they have to go by position.
-    bindings: the keywords that it understands.  reading: how the answer is read; None while nobody knows.
-    construction, config: of a class, what its constructor is given.  mode: of a module of PyTorch.
-    gathered_inputs: the inputs that come in one parameter, in a dict or a tuple; none where each has its own.
-    cache_path: of a decoder, where its answer has the next cache; kept_cache: a cache that calls fill in place.
-    is_compiled: by jax.jit.  is_contiguous: its arrays are copied into plain order, which it asks for.
+    What is called, and how.  target: `package.module:name`.  lift: the framework whose tensors it
+    takes.  method: the method that calls an object of no framework; empty where the object itself
+    is called. arrangement, array_names: how its arrays lie, and their parameters; no names where
+    they go by position.  arguments: by name, the Python of its other arguments.  positional_order:
+    their order where they go by position.  bindings: its keywords.  reading: how the answer is
+    read; None while that is not known. construction, config: what the constructor of a class is
+    given.  mode: of a module of PyTorch.  gathered_inputs: the inputs that come in one parameter;
+    empty where each has its own.  gathers_dict: whether they come in a dict, not in a tuple.
+    cache_path: where a decoder's answer has the next cache.  kept_cache: a cache that calls fill
+    in place.  is_compiled: whether jax.jit compiles it.  is_contiguous: whether its arrays are
+    copied into plain order.
 
-    What its parameters are.
-    state: by path, what each is made of; None while nobody knows which there are.  initial_parameters: those that keep
-    the values that they are born with.  holders: by path, `module:name` of the class of what has attributes in a tree.
+    What its parameters are.  state: by path, the Python of each parameter; None while they are not
+    known.  initial_parameters: those that keep their initial values.  holders: by path in a tree,
+    the class of an object, as `module:name`.
 
-    What is changed in the adapter, so that the rest can be judged.
-    removed_parts: submodules that become nn.Identity.  zero_tensors, filled_tensors: tensors of a module that are set
-    to 0, or to another number.  replacements: by place, Python of what stands there during a call.
-    stopped_rotations: names of what turns queries and keys, and turns nothing here.  judged_part: a submodule whose
-    output is judged in place of the whole.  padded_parameter: what is told lengths where padding is handed over;
-    is_padded_alike: whether all are told the same.
+    What the adapter changes, so that the rest can be judged.  removed_parts: submodules that
+    become nn.Identity. zero_tensors, filled_tensors: tensors of a module that are set to 0, or to
+    another number.  replacements: by place, the Python that stands there during a call.
+    stopped_rotations: the rotations of queries and keys that are switched off.  judged_part: a
+    submodule whose output is judged in place of the whole.  padded_parameter: the parameter of
+    lengths, where padding is passed.  is_padded_alike: whether all entries have the same length.
 
-    What it can take.
-    dtype, sizes: those at which it was found; lengths of our axes that are not the usual ones.  limits: as in the
-    manifest.  default_scale: in words, where it is not 1/sqrt(D).  fixed_heads: how many it has, 0 for any number.
-    one_kv_head: one head of keys and values serves for all queries.  even_heads: features turn in pairs, so D is even.
-    needs_several_heads: with one head it has other parameters.
-    mask_of_squares: it takes a mask where T = S only.  tried_values: what an aspect tries it
-    with, in the aspect's own words; empty: what is usual there.
+    What it takes. dtype, sizes: those at which it was found; sizes has the unusual lengths of
+    axes.  limits: as in the manifest.  default_scale: in words, where it is not 1/sqrt(D).
+    fixed_heads: its number of heads, 0 for any.  one_kv_head: one head of keys and values serves
+    all queries.  even_heads: features turn in pairs, so D is even.  needs_several_heads: with one
+    head it has other parameters.  mask_of_squares: it takes a mask where T = S only.
+    tried_values: the values that an aspect tries, in its own words; empty for the usual ones.
     variants: by name, forms that must answer alike, such as the layer in training.
 
-    What is said of it.
-    left_defaults: parameters that keep their defaults.  unjudged_parameters: those that could not be used.
-    demanded_keywords: keywords without which no check may pass, since it has a parameter or a name for them.
-    warnings: what a reader has to know first.  remarks: what else was noticed.  is_guess: whether sizes of its
-    constructor were found by trying alone.  mistake: the plain mistake that explains its numbers; empty for none.
+    What is said of it.  left_defaults: parameters that keep their defaults.  unjudged_parameters:
+    those that could not be used.  demanded_keywords: keywords without which no check passes, since
+    a parameter or a name promises them.  warnings: what a reader has to know first.  remarks: what
+    else was noticed.  is_guess: whether the sizes of its constructor were found by trying alone.
+    mistake: the plain mistake that explains its numbers.
     """
 
     target: str
@@ -199,52 +205,61 @@ class CallForm:
 
     @property
     def module(self) -> str:
-        """What the adapter imports from."""
+        """Returns the module that the adapter imports from."""
         return self.target.partition(":")[0]
 
     @property
     def name(self) -> str:
-        """What it imports."""
+        """Returns the name that the adapter imports."""
         return self.target.partition(":")[2]
 
     @property
     def next_cache(self) -> str:
-        """Of a decoder, the Python of the cache for the next call; empty where it is none."""
+        """Returns the Python of a decoder's cache for the next call; empty for others."""
         if self.kept_cache is None:
             return f"answer{self.cache_path}" if self.cache_path else ""
         return "cache" if self.kept_cache.empty_text else "(layer, start + T)"
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """Ours that it understands, in the order in which they were found."""
-        weights = [self.reading.extra_keyword] if self.reading and self.reading.weights_path else []
-        causal = ["causal"] if self.is_always_causal else []
-        return tuple(dict.fromkeys((*(each.keyword for each in self.bindings), *causal, *weights)))
+        """Returns our keywords that it understands, in the order in which they were found."""
+        found = [each.keyword for each in self.bindings]
+        if self.is_always_causal:
+            found.append("causal")
+        if self.reading and self.reading.weights_path:
+            found.append(self.reading.extra_keyword)
+        return tuple(dict.fromkeys(found))
 
     def understands(self, keyword: str) -> bool:
-        """Whether the keyword is one of ours that it understands; a mask that goes through its bias is one."""
-        return keyword in self.keywords or (keyword == "mask" and bool(self.limits.get("bias_is_mask")))
+        """Says whether it understands a keyword of ours; a mask may go through its bias."""
+        travels_as_bias = keyword == "mask" and bool(self.limits.get("bias_is_mask"))
+        return travels_as_bias or keyword in self.keywords
 
     @property
     def is_always_causal(self) -> bool:
-        """Whether no query sees a later key, whatever it is told."""
+        """Says whether no query ever sees a later key."""
         return bool(self.limits.get("causal_only"))
 
     @property
     def made_always_causal(self) -> CallForm:
-        """The form, taken for one that is always causal."""
-        return replace(self, limits={**self.limits, "causal_only": True}).with_remarks("It is always causal.")
+        """Returns the form as one that is always causal."""
+        causal = replace(self, limits={**self.limits, "causal_only": True})
+        return causal.with_remarks("It is always causal.")
 
     def with_remarks(self, *said: str) -> CallForm:
-        """The form of which more is said."""
+        """Returns the form with more remarks."""
         return replace(self, remarks=(*self.remarks, *said))
 
     def with_warning(self, said: str) -> CallForm:
-        """The form of which this has to be known first."""
+        """Returns the form with this warning before the others."""
         return replace(self, warnings=(said, *self.warnings))
 
+    def with_variant(self, name: str, variant: CallForm) -> CallForm:
+        """Returns the form with one more variant."""
+        return replace(self, variants={**self.variants, name: variant})
+
     def leave_out(self, parameter: str, why: str, demanded: Sequence[str]) -> CallForm:
-        """The form with a warning that a parameter is not judged, and keywords that are demanded for that."""
+        """Warns that a parameter is not judged, and demands these keywords."""
         warning = f"NOT JUDGED: {parameter}. {why}"
         return replace(self, unjudged_parameters=(*self.unjudged_parameters, parameter),
                        warnings=(*self.warnings, warning),
@@ -252,71 +267,77 @@ class CallForm:
 
     @property
     def attends_to_itself(self) -> bool:
-        """Whether it takes as many keys as queries only."""
+        """Says whether it takes only as many keys as queries."""
         return self.arrangement.is_one or bool(self.limits.get("self_attention_only"))
 
     @property
     def is_packed(self) -> bool:
-        """Whether its sequences lie one behind the other, and it is handed the borders between them."""
+        """Says whether its sequences follow one another, with borders between them."""
         return bool(self.parameter_for(BORDERS[0]))
 
     @property
     def takes_one_query(self) -> bool:
-        """Whether a sequence has one query in every call."""
+        """Says whether a sequence has one query in every call."""
         return self.sizes.get("T") == 1
 
     @property
     def takes_squares(self) -> bool:
-        """Whether its tokens fill a square, so that their number is a square number."""
+        """Says whether its tokens fill a square, so that their number is square."""
         return SQUARE_SIDE in self.construction.values()
 
     @property
     def is_class(self) -> bool:
-        """Whether it is constructed before it is called."""
+        """Says whether it is constructed before it is called."""
         return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)
 
     @property
     def is_told_groups(self) -> bool:
-        """Whether it is given its number of key and value heads."""
+        """Says whether it is given its number of key and value heads."""
         config = self.config.fields if self.config else {}
         return "Hkv" in (*self.arguments.values(), *self.construction.values(), *config.values())
 
+    def given_at(self, site: Site) -> Mapping[str, str]:
+        """Returns, by parameter, the Python that a call or a constructor is always given."""
+        return self.arguments if site is Site.CALL else self.construction
+
     @property
     def defaults(self) -> Mapping[str, str]:
-        """What its parameters are that nothing is given: their defaults as Python, empty where that cannot be said.
-
-        A module of PyTorch is called as in evaluation: unless it has a variant for that, its training is nowhere tried.
+        """Returns the defaults of parameters that nothing is given, as Python; empty for one
+        without a text. A module of PyTorch is called in evaluation: without a variant in training,
+        that mode is untried.
         """
         forms = (self, *self.variants.values())
         told = {name for form in forms for name in (*form.arguments, *form.construction)}
-        told |= {each.parameter for each in self.bindings} | {form.padded_parameter for form in forms}
-        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
-        mode = {"training": "False"} if has_modes else {}
-        return {**{name: text for name, text in self.left_defaults.items() if name not in told},
-                **mode}
+        told |= {each.parameter for each in self.bindings}
+        told |= {form.padded_parameter for form in forms}
+        found = {name: text for name, text in self.left_defaults.items() if name not in told}
+        has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY)
+        if has_modes and "training" not in self.variants:
+            found["training"] = "False"
+        return found
 
     @property
     def untried_parameters(self) -> Mapping[str, str]:
-        """What a verdict has to name as never tried: parameters at their defaults, and what is switched off inside; a
-        rotation is tried where a variant turns by another angle.
+        """Returns what a verdict names as never tried: parameters at defaults, and what is
+        switched off. A rotation counts as tried where a variant turns by another angle.
         """
         unturned = () if QUARTER_TURN in self.variants else self.stopped_rotations
         return {**self.defaults, **dict.fromkeys(self.zero_tensors, "0"),
                 **dict.fromkeys(unturned, "off")}
 
     def parameter_for(self, keyword: str) -> str:
-        """Theirs for one of ours; empty if there is none."""
+        """Returns the parameter that takes a keyword of ours; empty if none does."""
         return next((each.parameter for each in self.bindings if each.keyword == keyword), "")
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayTemplates:
-    """Templates of Python; `{0}` is the argument.
+    """Templates of Python for one framework's arrays; `{0}` is the argument.
 
-    array_type: the type of an array.  added_mask: a mask as numbers to be added.  number_mask: a mask as ones and
-    zeros. hidden_bias: the bias where the mask allows it.  mapped_call: a function over an axis more.  nan_array: an
-    array of this shape in which no number stands.  kv_heads: how many there are.  parts: those of a fused matrix, in
-    its order.
+    array_type: the type of an array.  imports: by name in the code, the statement.  added_mask: a
+    mask as numbers to be added. number_mask: a mask as ones and zeros. hidden_bias: the bias where
+    the mask allows it.  mapped_call: a function over one more axis.  nan_array: an array of this
+    shape full of NaN. kv_heads: how many there are. parts: those of a fused matrix, in its order.
     """
 
     array_type: str
@@ -334,25 +355,29 @@ class ArrayTemplates:
 
 TEMPLATES: Mapping[str, ArrayTemplates] = {
     "": ArrayTemplates(
-        array_type="np.ndarray", imports={"np": "import numpy as np"}, stack="np.stack", concatenate="np.concatenate",
+        array_type="np.ndarray", imports={"np": "import numpy as np"},
+        stack="np.stack", concatenate="np.concatenate",
         added_mask="np.where({0}, 0, -np.inf).astype(query.dtype)",
-        number_mask="{0}.astype(query.dtype)", hidden_bias="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
+        number_mask="{0}.astype(query.dtype)",
+        hidden_bias="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
         mapped_call="_each({0})", nan_array="np.full({0}, np.nan, query.dtype)"),
     "torch": ArrayTemplates(
-        array_type="Tensor", imports={"torch": "import torch", "Tensor": "from torch import Tensor"},
-        stack="torch.stack",
-        concatenate="torch.cat",
-        added_mask='torch.where({0}, 0.0, float("-inf")).to(query.dtype)', number_mask="{0}.to(query.dtype)",
+        array_type="Tensor",
+        imports={"torch": "import torch", "Tensor": "from torch import Tensor"},
+        stack="torch.stack", concatenate="torch.cat",
+        added_mask='torch.where({0}, 0.0, float("-inf")).to(query.dtype)',
+        number_mask="{0}.to(query.dtype)",
         hidden_bias='bias.masked_fill(~mask, float("-inf"))', mapped_call="_each({0})",
         nan_array='torch.full({0}, float("nan"), dtype=query.dtype, device=query.device)'),
     "jax": ArrayTemplates(
         array_type="Array", stack="jnp.stack", concatenate="jnp.concatenate",
-        imports={"jax": "import jax", "jnp": "import jax.numpy as jnp", "Array": "from jax import Array"},
-        added_mask="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)", number_mask="{0}.astype(query.dtype)",
+        imports={"jax": "import jax", "jnp": "import jax.numpy as jnp",
+                 "Array": "from jax import Array"},
+        added_mask="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)",
+        number_mask="{0}.astype(query.dtype)",
         hidden_bias="jnp.where(mask, bias, -jnp.inf)", mapped_call="jax.vmap({0})",
         nan_array="jnp.full({0}, jnp.nan, query.dtype)"),
 }
-"""By lift."""
 
 
 Parameters = Mapping[Site, Sequence[TheirParameter]]
@@ -360,11 +385,11 @@ Parameters = Mapping[Site, Sequence[TheirParameter]]
 
 def bind_keyword(form: CallForm, keyword: str, parameters: Parameters,
                  sayings: Iterable[Saying]) -> Iterator[CallForm]:
-    """The form with one keyword more, in every way in which it may be handed over."""
+    """Lists the form with one more keyword, in every way in which it may be passed."""
     for saying in sayings:
         for at, listed in parameters.items():
             for parameter in find_parameters(keyword, listed):
-                if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
+                if parameter.text or parameter.name in form.given_at(at):
                     passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
                     yield replace(form, bindings=(*form.bindings, passed),
                                   limits={**form.limits, **saying.limits})

@@ -1,5 +1,7 @@
-"""The forms that a function on arrays may have: its arrays apart or together in every arrangement, one sequence behind
-the other with the borders between them, or keys and values in pages with their table.
+"""Lists the forms that a function on arrays may have.
+
+Its arrays come apart or together in every arrangement, packed with the borders between sequences,
+or with keys and values in pages beside their table.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ ONE_QUERY_REMARK = "It takes one query a sequence only: T = 1."
 
 
 def list_function_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function worth a try, the likeliest first."""
+    """Lists every form of a function that is worth a try, the likeliest first."""
     lifts = list_lifts(callee, trier.process)
     for lift in lifts:
         yield from list_array_forms(CallForm(callee.target, lift=lift), callee.parameters)
@@ -43,9 +45,7 @@ def list_function_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[Call
 
 
 def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its query, which has no axis of queries, in every arrangement: for what answers nothing else, since
-    what maps over axes takes one less as well.
-    """
+    """Lists the forms without an axis of queries, for what answers nothing else."""
     names = find_array_names(parameters)
     rest = tuple(each for each in parameters if each.name not in names)
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
@@ -56,7 +56,7 @@ def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) 
 
 
 def list_lifts(callee: ExaminedCallable, process: CalleeProcess) -> tuple[str, ...]:
-    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is there."""
+    """Lists the frameworks whose tensors it may take: those its module mentions, else all."""
     root = callee.module.partition(".")[0]
     meant = [lift for lift in LIFTS if lift in (root, *callee.packages)]
     present = [] if meant else ["", *(lift for lift in LIFTS if process.has_module(lift))]
@@ -64,7 +64,7 @@ def list_lifts(callee: ExaminedCallable, process: CalleeProcess) -> tuple[str, .
 
 
 def list_array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its arrays in every arrangement, and its other parameters as their names say."""
+    """Lists the form with its arrays in every arrangement, and other parameters by their names."""
     names = find_array_names(parameters)
     rest = tuple(each for each in parameters if each.name not in names)
     in_list = len(names) == 1 and names[0] in LIST_NAMES
@@ -77,7 +77,7 @@ def list_array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> It
 
 def give_arguments(form: CallForm, rest: Sequence[TheirParameter],
                    given: Mapping[str, str]) -> CallForm:
-    """The form whose call is given this, and leaves the rest at its defaults."""
+    """Passes these arguments, and leaves the rest at their defaults."""
     left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
     only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
     if not only_by_position:
@@ -87,7 +87,7 @@ def give_arguments(form: CallForm, rest: Sequence[TheirParameter],
 
 
 def find_array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
+    """Returns the array parameters: query, key and value, or fewer that hold them."""
     query, key, value = (find_parameters(word, parameters) for word in ("query", "key", "value"))
     packed, pair = find_parameters("packed", parameters), find_parameters("packed_pair", parameters)
     if query and key and value:
@@ -106,9 +106,7 @@ STARRED_NAMES = ("",)
 
 
 def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The names by which the arrays are given; none where they come first, in our order, and may be given so, or have
-    none.
-    """
+    """Returns the names by which arrays are given; none if positions do, in our order."""
     if tuple(names) == STARRED_NAMES:
         return ()
     first = parameters[:len(names)]
@@ -117,13 +115,12 @@ def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter])
 
 
 _BORDER_ROLES: Mapping[str, str] = {"query_ends": "cu_query", "key_ends": "cu_key",
-                                    "queries": "max_query",
-                                    "keys": "max_key"}
+                                    "queries": "max_query", "keys": "max_key"}
 """By what a parameter of theirs means, ours."""
 
 
 def list_packed_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function that has parameters for the borders of queries and of keys; none for any other."""
+    """Lists the forms of a function with parameters for the borders of queries and of keys."""
     parameters = callee.parameters
     found = {ours: find_parameters(role, parameters)[:1] for role, ours in _BORDER_ROLES.items()}
     passed = tuple(Binding(ours, each.name, ours) for ours, named_so in found.items() for each in named_so)
@@ -141,7 +138,7 @@ def list_packed_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFo
 
 
 def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
-    """The form, and what is to be said of sequences of unequal lengths: a check judges them where it can."""
+    """Adds a remark on sequences of unequal lengths, which a check judges where it can."""
     if any(EQUAL_BORDERS in text for text in form.arguments.values()):
         said = "Its sequences are all of one length: ragged batches are not judged."
         return form.with_remarks(said)
@@ -160,20 +157,17 @@ PAGE_MULTIPLES = (16, 256)
 """Of what the slots of a page may have to be a multiple."""
 
 _KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "seq_lengths",
-                    "sequence_lengths",
-                    "kv_seq_lens",
-                    "kv_seqlens", "seqlens_k", "cache_lens", "ctx_lens", "lengths", "seqused")
-"""Names of numbers of keys, beside a table of pages; elsewhere they may mean anything."""
+                    "sequence_lengths", "kv_seq_lens", "kv_seqlens", "seqlens_k", "cache_lens",
+                    "ctx_lens", "lengths", "seqused")
+"""Names of numbers of keys beside a table of pages; elsewhere they may mean anything."""
 _TABLE_NAME = re.compile(r"table|(page|block)_(map|ind|ids|list)|kv_indices")
-"""What the name of a table has in it."""
 _SLOT_NAMES = frozenset({"block_size", "page_size", "page_len", "block_len"})
 """Names of the number of slots of a page."""
 
 
 def list_paged_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function that has parameters for a table and for numbers of keys; none for any other.
-
-    With as many queries as there are, and with one query a sequence, as in decoding.
+    """Lists the forms of a function with parameters for a table and for numbers of keys. Each is
+    tried with any number of queries, and with one query a sequence, as in decoding.
     """
     parameters = callee.parameters
     for table, number in _find_table_and_counts(parameters):
@@ -188,9 +182,7 @@ def list_paged_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFor
 
 
 def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tuple[str, str]]:
-    """Which parameters may be the table and the numbers of keys: by their names, and else one that has to be given and
-    of which nothing else is known.
-    """
+    """Lists possible tables and numbers of keys, by names or as unknown parameters."""
     told = [each.name for each in (*find_parameters(TABLE, parameters), *parameters)
             if each in find_parameters(TABLE, parameters) or _TABLE_NAME.search(normalise_name(each.name))]
     for table in list(dict.fromkeys(told))[:1]:
@@ -203,7 +195,6 @@ def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tup
 
 
 def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form in every arrangement of pages."""
     slots = {each.name: "key.shape[1]" for each in rest if normalise_name(each.name) in _SLOT_NAMES}
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
         posed = give_arguments(form, rest, {**given, **slots})
@@ -216,12 +207,12 @@ def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> I
 
 
 def limit_to_named_pages(form: CallForm, trier: Trier) -> CallForm:
-    """The form with the limit of who fetches all pages of a table, and raises at numbers of no page."""
+    """Adds the limit of a callee that fetches all pages of a table and raises at unnamed ones."""
     rare, problem = KEYWORDS[TABLE].rare, plain_problem(form)
     if rare is None or not form.parameter_for(TABLE) or not isinstance(problem, Problem):
         return form
     if trier.answer(form, problem.but(**{TABLE: rare.pattern})) is not None or trier.answer(form, problem) is None:
         return form
-    said = (f"It raises unless every number in its {form.parameter_for(TABLE)} names a page, also beyond an "
-            "entry's keys.")
+    said = (f"It raises unless every number in its {form.parameter_for(TABLE)} names a page, also "
+            "beyond an entry's keys.")
     return replace(form, limits={**form.limits, rare.limit: True}, remarks=(*form.remarks, said))

@@ -1,8 +1,9 @@
-"""A bias by position that a callee adds of its own: measured, told, and switched off where it is kept in a tensor.
+"""Measures a bias by position that a callee adds of its own, and switches it off.
 
-With queries of 0 a row's weights are the softmax of the bias alone. With the unit vectors as values, and an output
-projection that changes nothing, the output is these weights as they are: every product is by 0 or 1, so that a key that
-is not seen is 0 exactly. The logarithms of the others are the bias, up to one number a row.
+With queries of 0 a row's weights are the softmax of the bias alone. With unit vectors as values,
+and an output projection that changes nothing, the output is these weights as they are: every
+product is by 0 or 1, so that a hidden key has exactly 0. The logarithms of the others are the
+bias, up to one number a row.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from attnspec.scaffold.writing.source import write_tensors_source
 from attnspec.subjects.call import Call
 
 _PLACE_COUNT = 5
-"""Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
+"""The number of queries and keys; a head is wider, so each key has its own unit vector."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionBias:
-    """matrix: (H,T,T), 0 on the diagonal, -inf where a key is not seen.  slopes: of each head, where the bias falls by
-    that with every place of distance; empty where it is of another form.  tolerance: how far two numbers of it that are
-    meant to be one may lie apart.
+    """A bias by position.
+
+    matrix: (H,T,T), 0 on the diagonal, -inf where a key is hidden.  slopes: by head, how far the
+    bias falls with every place of distance; empty where it has another form.  tolerance: how far
+    two entries that are meant to be equal may lie apart.
     """
 
     matrix: Array
@@ -40,17 +43,17 @@ class PositionBias:
 
     @property
     def is_causal(self) -> bool:
-        """Whether later keys are not seen."""
+        """Says whether later keys are hidden."""
         return bool(np.isneginf(self.matrix).any())
 
     @property
     def has_one_slope(self) -> bool:
-        """Whether several heads fall by one slope."""
+        """Says whether several heads share one slope."""
         return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= self.tolerance
 
     @property
     def words(self) -> str:
-        """What it adds: `a bias of its own: head h adds -m·|i - j|, …`."""
+        """Describes what it adds: `a bias of its own: head h adds -m·|i - j|, …`."""
         H = len(self.matrix)
         if not self.slopes:
             return f"a bias of its own that depends on j - i, of query i and key j (for H = {H})"
@@ -60,9 +63,7 @@ class PositionBias:
 
 
 def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """The bias by position that a form adds, by its weights where queries are 0; None where it is not attention with
-    such a bias.
-    """
+    """Measures a form's bias by position, by weights where queries are 0; None if it has none."""
     problem, within = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT), tolerance_of(form.dtype)
     matrix = _read_place_logits(form, _zero_queries(problem), trier)
     if matrix is None or not _is_by_distance(matrix, within):
@@ -73,17 +74,15 @@ def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
 
 
 def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
-    """Whether the same query and the same key at all places are weighed by their distance alone, as by all who turn
-    both alike; None where the weights do not say.
+    """Says whether equal queries and equal keys are weighed by their distance alone. So do all
+    that turn both alike. Returns None where the weights do not say.
     """
     matrix = _read_place_logits(form, _share_queries(plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT)), trier)
     return None if matrix is None else _is_by_distance(matrix, tolerance_of(form.dtype))
 
 
 def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
-    """The logits (H,T,T) less those of a query's own place, by the weights of a problem in which tokens differ by their
-    place alone; None where these do not say, or are not alike in all entries of the batch.
-    """
+    """Reads logits (H,T,T), less each query's own, if tokens differ by place alone; or None."""
     posed = _give_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACE_COUNT else None
     answer = trier.answer(form, posed) if posed is not None else None
     if posed is None or answer is None or not np.isfinite(answer.output).all():
@@ -101,7 +100,6 @@ def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Arr
 
 
 def _zero_queries(problem: AnyProblem) -> AnyProblem:
-    """The problem with queries of 0."""
     if not isinstance(problem, LayerProblem):
         return problem.but(query=np.zeros_like(problem.query))
     zeros = {name: np.zeros_like(array) for name, array in problem.params.items() if name.endswith("_query")}
@@ -109,9 +107,7 @@ def _zero_queries(problem: AnyProblem) -> AnyProblem:
 
 
 def _share_queries(problem: AnyProblem) -> AnyProblem:
-    """The problem with the same query and the same key at all places: of a layer, those of the features that all tokens
-    share.
-    """
+    """Gives all places one query and one key; in a layer, by features that all tokens share."""
     if not isinstance(problem, LayerProblem):
         same = {name: np.broadcast_to(array[:1, :, :1], array.shape).copy()
                 for name, array in (("query", problem.query), ("key", problem.key))}
@@ -123,8 +119,8 @@ def _share_queries(problem: AnyProblem) -> AnyProblem:
 
 
 def _give_unit_values(problem: AnyProblem) -> AnyProblem | None:
-    """The problem with a unit vector as the value of each key, so that its output is its weights: of a layer, the first
-    features of a token say its place, and the others are those of the first token. None where a value is too narrow.
+    """Gives each key a unit vector as its value, so that the output is the weights. A layer's
+    tokens say their place in their first features. Returns None where a value is too narrow.
     """
     sizes = problem.sizes
     if sizes.Dv < _PLACE_COUNT:
@@ -144,7 +140,7 @@ def _give_unit_values(problem: AnyProblem) -> AnyProblem | None:
 
 
 def _read_weights(problem: AnyProblem, output: Array) -> Array:
-    """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M) that shows them."""
+    """Reads weights (B,H,T,S) from an output (B,H,T,Dv) or (B,T,M) that shows them."""
     if isinstance(problem, LayerProblem):
         sizes = problem.sizes
         output = output[..., :sizes.H * sizes.Dv].reshape(sizes.B, sizes.T, sizes.H, sizes.Dv).swapaxes(1, 2)
@@ -152,13 +148,13 @@ def _read_weights(problem: AnyProblem, output: Array) -> Array:
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
-    """Whether logits (H,T,T) depend on j - i alone."""
+    """Says whether logits (H,T,T) depend on j - i alone."""
     diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACE_COUNT, _PLACE_COUNT))
     return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
 
 
 def _read_slopes(matrix: Array, within: float) -> tuple[float, ...]:
-    """By how much the bias (H,T,T) of each head falls with every place; empty where it does not fall so."""
+    """Reads how far the bias (H,T,T) of each head falls with every place; empty if it does not."""
     places = np.arange(_PLACE_COUNT)
     distance = np.abs(places[:, None] - places)
     slopes = -matrix[:, 1, 0]
@@ -168,7 +164,7 @@ def _read_slopes(matrix: Array, within: float) -> tuple[float, ...]:
 
 
 def _explains_answer(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
-    """Whether it is attention with that bias, at one scale or another."""
+    """Says whether the callee is attention with that bias, at one scale or another."""
     problem = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT)
     answer = trier.answer(form, problem)
     if answer is None:
@@ -181,15 +177,17 @@ def _explains_answer(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
 
 def list_bias_switches(form: CallForm, parameters: Parameters,
                        trier: Trier) -> Iterator[tuple[CallForm, str]]:
-    """The form with what may be its bias switched off, and how: by a flag that is on, a call that is named for it, or a
-    tensor of a torch module.
+    """Lists the form with what may be its bias switched off, and how. It may be a flag that is on,
+    a call with a telling name, or a tensor of a PyTorch module.
     """
     flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
     for at, name in flags:
         more = {name: "False"}
-        given, construction = ({**form.arguments, **more}, form.construction) if at is Site.CALL else (
-            form.arguments, {**form.construction, **more})
-        yield replace(form, arguments=given, construction=construction), f"{name} is False"
+        if at is Site.CALL:
+            off = replace(form, arguments={**form.arguments, **more})
+        else:
+            off = replace(form, construction={**form.construction, **more})
+        yield off, f"{name} is False"
     for places, names in list_call_replacements(form, trier, PLACE_ADDING_NAME):
         listed = " and ".join(names)
         yield replace(form, replacements={**form.replacements, **places}), f"{listed} is replaced by what adds nothing"
@@ -201,12 +199,12 @@ def list_bias_switches(form: CallForm, parameters: Parameters,
 
 
 _CALL_ONLY_FAMILIES = (CallableKind.LINEN, CallableKind.HAIKU)
-"""Whose submodules are there in a call alone."""
+"""The families whose submodules exist in a call alone."""
 
 
 def list_call_replacements(form: CallForm, trier: Trier,
                            named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
-    """Every set of replacements for calls of a class that are named so, by place, and their names."""
+    """Lists replacements, by place, for calls with such names, and the names."""
     if not form.is_class:
         return
     for places in list_replacements(trier.process.examine(form.target).source, find_alias(form),
@@ -219,7 +217,7 @@ def list_call_replacements(form: CallForm, trier: Trier,
 
 
 def list_tensors(form: CallForm, trier: Trier) -> list[str]:
-    """The names of all tensors that the module keeps."""
+    """Lists the names of all tensors that the module keeps."""
     problem = plain_problem(form)
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
     call = Call(arrays, list_layer_arguments(problem), problem.dtype, ())

@@ -1,6 +1,8 @@
-"""The forms that a layer may have: how it is constructed and called, and which of its parameters is which matrix.
+"""Lists the forms that a layer may have: its construction, its call, and which parameter is which
+matrix.
 
-So for a class, and for a function that is handed its parameters in trees. A second input is its memory: key and value.
+A layer is a class, or a function that takes its parameters in trees. A second input is its memory:
+key and value.
 """
 
 from __future__ import annotations
@@ -38,19 +40,21 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
 
 _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
-    "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
+    "torch.nn.modules.module.Module": CallableKind.TORCH,
+    "equinox._module._module.Module": CallableKind.EQUINOX,
     "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
-    "haiku._src.module.Module": CallableKind.HAIKU, "keras.src.layers.layer.Layer": CallableKind.KERAS}
-"""By base class, whose a class is."""
+    "haiku._src.module.Module": CallableKind.HAIKU,
+    "keras.src.layers.layer.Layer": CallableKind.KERAS}
 _MOST_SHOWN = 4  # parameters in a message
 
 
 def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a class worth a try. Raises TargetError for a class of no known family."""
+    """Lists a class's forms that are worth a try. Raises TargetError if it has no known call."""
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
-    is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
-    form = CallForm(layer.target, Kind.LAYER, family, lift, method=layer.call_method if is_named else "")
+    form = CallForm(layer.target, Kind.LAYER, family, lift)
+    if family is CallableKind.PLAIN and layer.call_method != "__call__":
+        form = replace(form, method=layer.call_method)
     if trier.gathered_inputs:
         form = replace(form, gathered_inputs=trier.gathered_inputs.names,
                        gathers_dict=trier.gathered_inputs.is_dict,
@@ -75,12 +79,12 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
 
 
 def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm]:
-    """The form with its parameters in every state worth a try."""
-    return [each for state in _list_possible_states(form, leaves) for each in _fill_state(form, state)]
+    states = _list_possible_states(form, leaves)
+    return [each for state in states for each in _fill_state(form, state)]
 
 
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
-    """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
+    """Returns the unfilled layer's parameters, and its form, which says if a call makes them."""
     born = trier.call_born(form)
     if born is None or all(part.type_name != "UninitializedParameter" for part in born.parts):
         return form, born
@@ -89,18 +93,19 @@ def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | N
 
 
 def find_family(layer: ExaminedCallable) -> CallableKind:
-    """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
+    """Returns the family of a class. Raises TargetError for one that no known method calls."""
     found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE),
                  None)
     if found is None and not layer.call_parameters:
-        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
-                          "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
-                          "called. Write its adapter by hand: docs/writing-an-adapter.md.")
+        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or "
+                          "Keras, and has no method `__call__`, `forward` or `call` that takes "
+                          "arrays, so it cannot be found out how it is called. Write its adapter "
+                          "by hand: docs/writing-an-adapter.md.")
     return found or CallableKind.PLAIN
 
 
 def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProcess) -> str:
-    """Whose arrays its layers take; of Keras, those of its backend; of no framework, those that its module uses."""
+    """Returns the framework whose arrays a layer takes: Keras's backend, or its module's own."""
     backend = layer.backend
     if family is CallableKind.PLAIN:
         return list_lifts(layer, process)[0]
@@ -111,7 +116,7 @@ def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProc
 
 def _list_constructions(form: CallForm, layer: ExaminedCallable,
                         trier: Trier) -> Iterator[CallForm]:
-    """How it is constructed: what each parameter means, and the config that it wants."""
+    """Lists the ways to construct it: what each parameter means, and the config that it takes."""
     made = layer.constructor_parameters
     means = find_roles(made, Site.CONSTRUCTOR)
     if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
@@ -119,16 +124,20 @@ def _list_constructions(form: CallForm, layer: ExaminedCallable,
     config = next((each for each in made if means.get(each.name) == "config"), None)
     options = list_choices([each for each in made if each is not config], means, form.kind,
                            Site.CONSTRUCTOR, form.lift)
+    own_names = _FRAMEWORK_NAMES.get(form.family, ())
+    optional = [each for each in made if not each.is_required and each.name not in own_names
+                and means.get(each.name) not in _SEED_ROLES]
     usual = [(each, False) for each in list_combinations(options)]
     guesses = [(each, True) for each in _guess_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
-        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
-                and means.get(each.name) not in _SEED_ROLES and each.name not in _FRAMEWORK_NAMES.get(form.family, ())}
-        sizes = {**form.sizes, "T": _SQUARE_TOKENS} if SQUARE_SIDE in construction.values() else form.sizes
+        left = {each.name: each.text for each in optional if each.name not in construction}
+        sizes, limits = dict(form.sizes), dict(form.limits)
+        if SQUARE_SIDE in construction.values():
+            sizes["T"] = _SQUARE_TOKENS
+        if "heads" in construction.values():  # perhaps under a name that is not known
+            limits.pop("single_head", None)
         known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess,
-                        sizes=sizes)
-        if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
-            known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
+                        sizes=sizes, limits=limits)
         if config is None or not config.is_required:
             yield known
         if config is not None:
@@ -138,34 +147,34 @@ def _list_constructions(form: CallForm, layer: ExaminedCallable,
 
 
 def _use_config(form: CallForm, config: ConfigObject) -> CallForm:
-    """The form made from a config; with a warning that says what that switches off."""
+    """Adds a config to the form, with a warning of what it switches off."""
     said = [f"WITHOUT ITS {name}: that is None in the adapter, so that everything else is judged."
             for name, text in config.fields.items() if text == OFF_IN_CONFIG]
     return replace(form, config=config, warnings=(*form.warnings, *said))
 
 
 _GUESSED_SIZES = ("M", "heads", "D")
-"""What a number may be whose name says nothing: a width, a number of heads, the width of one."""
+"""What a number of unknown name may be: a width, a number of heads, or the width of a head."""
 _MOST_SIZES = 3
 _SEED_ROLES = ("seed", "random_key")
-"""What tells a constructor which values its parameters begin with; they are filled with others."""
+"""The roles that decide initial parameters, which are filled with others."""
 _FRAMEWORK_NAMES: Mapping[CallableKind, tuple[str, ...]] = {CallableKind.LINEN: ("parent", "name")}
-"""What a framework adds to every constructor of its own, for its bookkeeping."""
+"""By family, the parameters that the framework adds to every constructor."""
 _SQUARE_TOKENS = 9
-"""Tokens that fill a square; no other axis is as long."""
+"""A number of tokens that fill a square; no other axis is as long."""
 
 
 def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
                  options: Choices) -> Iterator[Mapping[str, str]]:
-    """What a constructor is given whose widths and number of heads have names that nobody knows: every one of its
-    numbers may be each of these, unless its default will do. A wrong guess is no attention, or none at another width.
-    """
+    """Lists what constructor sizes of unknown names may be given: each number, as each size."""
     known, numbers = set(means.values()), [each.name for each in made if _may_be_size(each, means)]
-    if form.kind is not Kind.LAYER or not 0 < len(numbers) <= _MOST_SIZES or {"width", "heads"} <= known or (
-            "config" in known):
+    is_known = {"width", "heads"} <= known or "config" in known
+    if form.kind is not Kind.LAYER or is_known or not 0 < len(numbers) <= _MOST_SIZES:
         return
-    base = next(iter(list_combinations({name: texts for name, texts in options.items() if name not in numbers})))
-    guesses = (dict(zip(numbers, texts, strict=True)) for texts in product(("", *_GUESSED_SIZES), repeat=len(numbers)))
+    others = {name: texts for name, texts in options.items() if name not in numbers}
+    base = next(iter(list_combinations(others)))
+    guesses = (dict(zip(numbers, texts, strict=True))
+               for texts in product(("", *_GUESSED_SIZES), repeat=len(numbers)))
     required = {each.name for each in made if each.is_required}
     for guess in guesses:
         given = {name: text for name, text in guess.items() if text}
@@ -174,7 +183,7 @@ def _guess_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[
 
 
 def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
-    """Whether a parameter of an unknown name may be a number: by its default, or its annotation where it has none."""
+    """Says whether a parameter of unknown name may be a size, by its default or its annotation."""
     if means.get(parameter.name):
         return False
     is_whole = isinstance(parameter.default, int) and not isinstance(parameter.default, bool)
@@ -182,21 +191,23 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
 
 
 def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
+    """Lists the ways to call it; a layer with a memory may also attend to its input."""
     names = find_array_names(called) or STARRED_NAMES
     if len(names) == 3 and find_parameters("key", called):
         yield from _list_calls_with(form, called, names)
         return
-    if (memory := find_memory(called)) and find_query(called):
-        held, pair = replace(form, limits={**form.limits, "one_memory": True}), (find_query(called), memory)
-        for inputs in (pair, pair[::-1]):  # of `latents` and `inputs` the names do not say which is which
+    query, memory = find_query(called), find_memory(called)
+    if memory and query:
+        held = replace(form, limits={**form.limits, "one_memory": True})
+        # of `latents` and `inputs` the names do not say which is which
+        for inputs in ((query, memory), (memory, query)):
             yield from _list_calls_with(held, called, inputs)
     yield from _list_calls_with(form, called, names[:1])
 
 
 def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
                      names: Sequence[str]) -> Iterator[CallForm]:
-    """How its arrays, of these names, lie, and what else its call is given."""
+    """Lists the ways in which arrays of these names lie, and what else is passed."""
     rest = tuple(each for each in called if each.name not in names)
     options = list_choices(rest, find_roles(rest, Site.CALL), Kind.LAYER, Site.CALL, form.lift)
     for given in list_combinations(options):
@@ -208,7 +219,7 @@ def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
 
 
 def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
+    """Lists every form worth a try of a function that takes its parameters in trees."""
     parameters = callee.parameters
     roots = find_roots(parameters)
     if not roots:
@@ -219,18 +230,21 @@ def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm
         tree = find_tree(known, roots, _list_initialiser_sizes(form), trier.process)
         rest = tuple(each for each in parameters if each.name not in roots)
         names = find_array_names(rest)
-        behind = () if parameters[0].name in names else names  # what comes first there are the parameters
-        if tree is not None:
-            for called in _list_calls(form, rest):
-                given = called.array_names or behind[:len(called.arrangement.arguments)]
-                for stored in _allocate_caches(replace(called, array_names=given), known):
-                    for state in _list_possible_states(stored, tree.leaves):
-                        whole = replace(state, expressions={**state.expressions, **tree.other_values})
-                        yield from _fill_state(replace(stored, holders=tree.holders), whole)
+        if parameters[0].name in names:  # else what comes first are the parameters
+            names = ()
+        if tree is None:
+            continue
+        for called in _list_calls(form, rest):
+            given = called.array_names or names[:len(called.arrangement.arguments)]
+            for stored in _allocate_caches(replace(called, array_names=given), known):
+                for state in _list_possible_states(stored, tree.leaves):
+                    expressions = {**state.expressions, **tree.other_values}
+                    yield from _fill_state(replace(stored, holders=tree.holders),
+                                           replace(state, expressions=expressions))
 
 
 def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallForm]:
-    """The form; handed an empty cache in every way where it wants one."""
+    """Lists the form with each kind of empty cache that it needs, or the form alone."""
     caches = list(list_allocated_caches(callee, form.lift))
     for name, empty in caches:
         yield replace(form, arguments={**form.arguments, name: empty},
@@ -240,7 +254,7 @@ def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallF
 
 
 def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
-    """By what its parameter means, the Python of what an initialiser is given."""
+    """Returns, by what its parameter means, the Python of what an initialiser is given."""
     sizes = plain_problem(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D,
                "inner_width": sizes.H * sizes.D}
@@ -249,17 +263,19 @@ def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
 
 
 def _list_leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:
-    """Its parameters as its family names them."""
+    """Lists the layer's parameters under the names that its family gives them."""
     found = list_tree_leaves(born) if born is not None else ()
-    if family in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
-        return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
-    return found
+    if family not in (CallableKind.TORCH, CallableKind.NNX, CallableKind.PLAIN):
+        return found
+    return tuple(replace(leaf, path=tuple(f".{step[2:-2]}" for step in leaf.path))
+                 for leaf in found)
 
 
 def _describe_leaves(leaves: Sequence[Leaf]) -> str:
     names = [f"{''.join(leaf.path).strip('.')} {leaf.shape}" for leaf in leaves]
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return f"which of its parameters ({', '.join(names[:_MOST_SHOWN])}{more}) is which matrix could not be told"
+    return (f"which of its parameters ({', '.join(names[:_MOST_SHOWN])}{more}) is which matrix "
+            "could not be told")
 
 
 def _list_possible_states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[FilledState]:
@@ -270,7 +286,7 @@ def _list_possible_states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[Fi
 
 
 def _limit_biases(state: FilledState) -> Mapping[str, bool | str]:
-    """The limits that say which projections have a bias, where not all have."""
+    """Returns the limits that name the projections with a bias, where not all have one."""
     if not state.biased_projections:
         return {"has_biases": False}
     has_all = len(state.biased_projections) == len(PROJECTIONS) - (not state.projects_output)
@@ -278,34 +294,36 @@ def _limit_biases(state: FilledState) -> Mapping[str, bool | str]:
 
 
 _PLACE_BIAS_NAME = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table|attention_bias")
-"""What the name of a parameter has in it that is added to logits by the places of query and key."""
+"""Matches the name of a parameter that is added to logits by the places of query and key."""
 
 
 def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
-    """Without a bias of places that it learns; with all that it has; and, if it normalises, without its norms."""
-    limits = {**form.limits, **_limit_biases(state),
-              **({} if state.projects_output else {"projects_output": False})}
+    """Lists the form with a state: without a learned bias of places, whole, and without norms."""
+    limits = {**form.limits, **_limit_biases(state)}
+    if not state.projects_output:
+        limits["projects_output"] = False
     known = replace(form, state=state.expressions, limits=limits)
-    left = ["".join(path).strip('[]".') for path in state.initial_paths]
-    known = replace(known, initial_parameters=tuple(left))
+    left = tuple("".join(path).strip('[]".') for path in state.initial_paths)
+    known = replace(known, initial_parameters=left)
     is_torch = form.family is CallableKind.TORCH
-    if biases := tuple(name for name in left if is_torch and _PLACE_BIAS_NAME.search(name.lower())):
-        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
-                f"judged. What that adds to the logits is not.")
+    biases = tuple(name for name in left if _PLACE_BIAS_NAME.search(name.lower()))
+    if is_torch and biases:
+        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so "
+                "that everything else is judged. What that adds to the logits is not.")
         yield replace(known, zero_tensors=biases, warnings=(*form.warnings, said))
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
     if not is_torch:
         return
-    norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
-    if norms:
+    holders = dict.fromkeys(name.rpartition(".")[0] for name in left)
+    if norms := tuple(name for name in holders if "norm" in name.lower()):
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, removed_parts=norms, remarks=(*form.remarks, said))
 
 
 def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
-    """The form, for two heads and more where the layer has other parameters with one head: many leave out the
-    projection of the output where one head is as wide as the model.
+    """Limits the form to two heads and more where the layer has other parameters with one head.
+    Many layers leave out the projection of the output where one head is as wide as the model.
     """
     if not form.is_class or not form.state or form.limits.get("single_head") or form.fixed_heads:
         return form
@@ -320,51 +338,49 @@ def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
     missing = [name for name in names.values() if known and HEAD_PLACE not in name]
     if not missing:
         return form
-    said = f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes two heads and more."
+    said = (f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes "
+            "two heads and more.")
     return replace(form, needs_several_heads=True, remarks=(*form.remarks, said))
 
 
 def find_query(parameters: Sequence[TheirParameter]) -> str:
-    """The name of the first input; empty if there is none."""
-    first = (*find_parameters("query", parameters), *(each for each in parameters if each.by_position))
+    """Returns the name of the first input, or an empty text."""
+    first = (*find_parameters("query", parameters),
+             *(each for each in parameters if each.by_position))
     return next((each.name for each in first), "")
 
 
 def find_memory(parameters: Sequence[TheirParameter]) -> str:
-    """The parameter that takes a memory: its name says so, or it takes keys where none takes values, or it is the one
-    of which nothing else is known, and has no default. Empty if there is none.
+    """Returns the parameter that takes a memory, or an empty text: its name says so; it takes keys
+    and none takes values; or it is the only required one that nothing is known of.
     """
     query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
     others = [each.name for each in unknown if each.name != query]
     named = [each.name for each in find_parameters("context", parameters) if each.name != query]
-    named += [each.name for each in find_parameters("key", parameters) if not find_parameters("value", parameters)]
+    if not find_parameters("value", parameters):
+        named += [each.name for each in find_parameters("key", parameters)]
     return next(iter((*named, *others[:len(others) == 1])), "")
 
 
 def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Trier) -> CallForm:
-    """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
-
-    Left out, wrong attention to another input would never be judged.
+    """Passes a memory to a layer that is right for its own input, if it takes one. Left out, wrong
+    attention to another input would never be judged; so a check tells what is wrong.
     """
-    name = find_memory(parameters)
-    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and find_query(parameters)):
+    name, query = find_memory(parameters), find_query(parameters)
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name or not query:
         return form
-    handed = _give_memory(form, name, find_query(parameters))
+    limits = {word: limit for word, limit in form.limits.items() if word != "self_attention_only"}
+    given = {other: text for other, text in form.arguments.items() if other != name}
+    handed = replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
+                     array_names=(query, name), arguments=given,
+                     limits={**limits, "one_memory": True})
     problem = plain_problem(handed)
     answer = trier.answer(handed, problem)
     if answer is None:
         said = f"With another input as its {name} it raises: attention to that is not judged."
         return form.with_remarks(said)
     gap = expect_usual(handed, problem).gap(answer.output.astype(np.float64))[1]
-    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
-            f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
+    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check "
+            f"says what is wrong. If {name} means something else, declare self_attention_only, "
+            "and take it out of the adapter.")
     return replace(handed, remarks=(*form.remarks, said))
-
-
-def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
-    """The form that is given the memory beside its query, both by name."""
-    limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
-    given = {name: text for name, text in form.arguments.items() if name != memory}
-    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
-                   array_names=(query, memory),
-                   arguments=given, limits={**limits, "one_memory": True})

@@ -1,5 +1,7 @@
-"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data. Last
-come weights and log-sum-exps, which come back beside the output.
+"""Learns which keywords a callee understands, one by one; an answer proves each step.
+
+How a keyword may be passed is data (`Keyword.sayings`). Weights and log-sum-exps, which come back
+beside the output, are learned last.
 """
 
 from __future__ import annotations
@@ -44,15 +46,18 @@ LSE_KEYWORD = "return_lse"
 
 
 def may_learn_keyword(form: CallForm, keyword: str) -> bool:
-    """Whether a form has a place for a keyword that is not known yet."""
+    """Says whether the form can take a keyword that it does not have yet."""
     if form.is_packed:
         return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
-    return not form.parameter_for(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword
+    if not form.parameter_for(TABLE) or not keyword:
+        return True
+    return keyword in HELD_IN_PAGES and keyword != NUMBER
 
 
 def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """The form with all keywords that have a parameter. One that gives other numbers is written in at its nearest
-    reading, so that a check tells what is wrong; of one that cannot be used it is said, and demanded.
+    """Adds every keyword that has a parameter to the form. A keyword that gives wrong numbers is
+    added at its nearest reading, so that a check tells what is wrong. One that cannot be used is
+    named in a warning, and no check without it passes.
     """
     nearest: dict[str, Attempt | None] = {}
     for keyword, learn in LEARNING_STEPS:
@@ -73,30 +78,28 @@ def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> Call
 
 
 def _list_unused_parameters(form: CallForm, keyword: str, parameters: Parameters) -> list[str]:
-    """The parameters by which somebody may mean a keyword that the form does not have."""
+    """Lists the unused parameters whose name stands for a keyword that the form does not have."""
     if form.understands(keyword):
         return []
-    used = {each.parameter for each in form.bindings}
-    return [each.name for each in find_parameters(keyword, parameters[Site.CALL]) if each.name not in used
-            and normalise_name(each.name) not in _NAMES_OF_OTHERS.get(keyword, ())]
+    taken = {each.parameter for each in form.bindings}
+    names = [each.name for each in find_parameters(keyword, parameters[Site.CALL])]
+    others = _NAMES_OF_OTHERS.get(keyword, ())
+    return [name for name in names if name not in taken and normalise_name(name) not in others]
 
 
 def _leave_out_keyword(form: CallForm, keyword: str, parameter: str, attempt: Attempt) -> CallForm:
-    """The form, and that a parameter could not be used as a keyword: no check of it may pass, unless it says itself
-    what it does not take.
-    """
+    """Leaves a keyword out with a warning; demands it unless the callee refuses it in words."""
     tried = next(each for each in reversed(attempt.form.bindings) if each.parameter)
     says = f" ({tried.says})" if tried.says else ""
     why = (f"It could not be used as `{keyword}`, so that keyword is left out. Nearest is "
            f"{tried.parameter}={tried.expression}{says}; but {attempt.objection}.")
-    return form.leave_out(parameter, why, [keyword] if keyword in OFF and not attempt.is_refusal else [])
+    is_demanded = keyword in OFF and not attempt.is_refusal
+    return form.leave_out(parameter, why, [keyword] if is_demanded else [])
 
 
 def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: Attempt,
                      trier: Trier) -> CallForm | None:
-    """The form with a keyword at its nearest reading; None where nothing answered, and for a flag: of that, one reading
-    is no nearer than another.
-    """
+    """Adds a keyword at its nearest reading; None if nothing answered, and for a flag."""
     if keyword == "mask":
         name = _list_unused_parameters(form, keyword, parameters)[0]
         if on_queries := read_as_key_mask(form, name, trier):
@@ -106,7 +109,8 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
         attempt = find_nearest_mask(form, parameters, trier) or attempt
     taken = {each.parameter for each in form.bindings}
     more = tuple(each for each in attempt.form.bindings if each not in form.bindings)
-    is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
+    is_flag = (keyword not in KEYWORDS or keyword == "causal"
+               or KEYWORDS[keyword].acts is Acts.ANSWER)
     is_taken = bool(taken & {each.parameter for each in more})
     if is_flag or attempt.progress is not Progress.OTHER_NUMBERS or not more or is_taken:
         return None
@@ -118,7 +122,7 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
 
 def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
             against: str) -> CallForm:
-    """The form with keywords more, and their limits, though this stands against them."""
+    """Adds bindings and their limits to the form, with a remark on what speaks against them."""
     first = more[0]
     said = say_handed_on(first.parameter, first.keyword, against, first.says)
     return replace(form, bindings=(*form.bindings, *more), limits={**limits, **form.limits},
@@ -126,9 +130,10 @@ def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
 
 
 def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
-    """For a keyword whose definition lists how it may be handed over."""
+    """Makes the step that learns a keyword whose definition lists how it may be passed."""
     def learn(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-        if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
+        is_of_attention = form.kind is Kind.LAYER and not word.in_layers
+        if is_of_attention or form.limits.get(f"{word.name}_only"):
             return form
         return (_learn_by_sayings(form, word, parameters, trier)
                 or _learn_square_causal(form, word, parameters, trier)
@@ -139,35 +144,39 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
 
 def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters,
                       trier: Trier) -> CallForm | None:
-    """With a keyword in the first of its sayings that is right."""
+    """Adds a keyword in the first of its sayings that answers rightly."""
     is_causal = form.is_always_causal  # then what lies to the right is moot
     sayings = list(word.sayings)
-    if word.counts and form.arrangement.shape.startswith("(B·H,"):  # its heads are folded into its batch
+    if word.counts and form.arrangement.shape.startswith("(B·H,"):  # heads lie in the batch
         repeated = _REPEATED_BY_HEAD[form.lift].format(word.name)
         sayings.append(Saying(repeated, "of each batch entry, once for each of its heads"))
-    for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
+    if is_causal:  # what needs the causal flag comes first
+        sayings.sort(key=lambda each: word.needs_causal not in each.limits)
+    for saying in sayings:
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
             continue
         problem = square_problem(form) if flag or word.name == "causal" else plain_problem(form)
-        value = sample_array(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
+        value = saying.posed
+        if word.name in AXES:
+            value = sample_array(word.name, problem.sizes, problem.dtype)
         posed = problem.but(**{**flag, word.name: value})
         without = expect_usual(form, problem.but(**flag))
         if without.gap(expect_usual(form, posed).output)[0] <= tolerance_of(posed.dtype):
             continue  # it changes nothing: who ignores it is right, too
-        if found := find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed,
-                                     trier):
+        candidates = bind_keyword(form, word.name, parameters, [saying])
+        if found := find_first_right(candidates, posed, trier):
             return _limit_rare_values(found, word, posed, trier)
     return None
 
 
 _REPEATED_BY_HEAD: Mapping[str, str] = {
     "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
-"""By lift, an array of the batch (B,) for each head, (B·H,)."""
+"""By lift, the Python that repeats an array of the batch (B,) for each head, (B·H,)."""
 
 
 def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
-    """The form with the limit of who does not take a keyword's rare values, where it raises at slopes of each entry."""
+    """Adds the limit for rare values where the callee raises at values (B,H) of each entry."""
     if not word.is_from_place or word.rare is None:
         return form
     sizes = posed.sizes
@@ -179,24 +188,26 @@ def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: 
 
 def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
                          trier: Trier) -> CallForm | None:
-    """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
-    apart = trier.nearest
-    if word.name != "causal" or form.attends_to_itself or apart is None or apart.progress is not Progress.RAISED:
+    """Adds a causal flag that is right where T = S and raises elsewhere."""
+    before = trier.nearest
+    if word.name != "causal" or form.attends_to_itself:
         return None
-    squares = replace(form, limits={**form.limits, "causal_lengths": "equal"},
-                      remarks=(*form.remarks, f"With the causal flag it takes T = S only: else {apart.objection}."))
+    if before is None or before.progress is not Progress.RAISED:
+        return None
+    squares = replace(form, limits={**form.limits, "causal_lengths": "equal"}).with_remarks(
+        f"With the causal flag it takes T = S only: else {before.objection}.")
     return _learn_by_sayings(squares, word, parameters, trier)
 
 
 def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
                         trier: Trier) -> CallForm:
-    """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
-
-    Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
+    """Adds a flag that has the keyword's name and changes the output in another way; a check tells
+    why. Left out, a wrong flag would never be judged.
     """
     nearest = trier.nearest
-    is_near = nearest is not None and nearest.progress is Progress.OTHER_NUMBERS and bool(nearest.form.bindings)
-    if nearest is None or not is_near or word.annotation != "bool" or not word.hides:
+    if word.annotation != "bool" or not word.hides or nearest is None:
+        return form
+    if nearest.progress is not Progress.OTHER_NUMBERS or not nearest.form.bindings:
         return form
     tried = nearest.form.bindings[-1]
     is_flag = any(each.name == tried.parameter and isinstance(each.default, bool) and not each.tried_as
@@ -210,19 +221,21 @@ def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
 
 
 def _learn_past(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Past keys and values, which are given together and laid out alike."""
+    """Adds past keys and values, which are passed together and lie alike."""
     problem = plain_problem(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
     sizes = problem.sizes
     found = _learn_pair(form, parameters, trier, split_past(problem, sizes.S // 2), CACHED)
-    if found is form or form.attends_to_itself or trier.is_right(found, split_past(problem, sizes.S - sizes.T - 1)):
+    if found is form or form.attends_to_itself:
+        return found
+    if trier.is_right(found, split_past(problem, sizes.S - sizes.T - 1)):
         return found
     return replace(found, limits={**found.limits, **EQUAL_PAST})
 
 
 def _learn_segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Segments of queries and of keys, which are given together."""
+    """Adds segments of queries and of keys, which are passed together."""
     problem = plain_problem(form)
     if form.kind is Kind.LAYER:
         return form
@@ -237,19 +250,20 @@ _SHARED_SAYINGS = (Saying("query_segments", "of queries and keys alike"),
 
 def _learn_shared_segments(form: CallForm, parameters: Parameters,
                            trier: Trier) -> CallForm | None:
-    """One array of segments, which serves for queries and keys."""
+    """Adds one array of segments, which serves for queries and keys."""
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
     problem = plain_problem(form, S=plain_problem(form).sizes.T)
-    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_array(queries, problem.sizes, problem.dtype)))
-    shared = (replace(each, bindings=(*each.bindings, Binding(keys, "", "")))
-              for each in bind_keyword(replace(form, limits=limits), queries, parameters, _SHARED_SAYINGS))
+    segments = sample_array(queries, problem.sizes, problem.dtype)
+    posed = problem.but(**dict.fromkeys(SEGMENTED, segments))
+    bound = bind_keyword(replace(form, limits=limits), queries, parameters, _SHARED_SAYINGS)
+    shared = (replace(each, bindings=(*each.bindings, Binding(keys, "", ""))) for each in bound)
     return find_first_right(shared, posed, trier)
 
 
 def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: AnyProblem,
                 pair: Sequence[str]) -> CallForm:
-    """With two keywords that are given together, in the first of their sayings, one by one, that is right."""
+    """Adds two keywords that are passed together, in the first pair of sayings that is right."""
     name, beside = pair
     for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
         both = (each for first in bind_keyword(form, name, parameters, [one])
@@ -260,7 +274,7 @@ def _learn_pair(form: CallForm, parameters: Parameters, trier: Trier, posed: Any
 
 
 def _learn_compiling(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """Under jax.jit, as JAX is meant to run, if it runs so."""
+    """Compiles the call by jax.jit, as JAX is meant to run, if it is right so."""
     if form.lift != "jax" or form.family is CallableKind.KERAS:
         return form
     compiled = replace(form, is_compiled=True)
@@ -268,24 +282,25 @@ def _learn_compiling(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
 
 
 def _learn_plain_order(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """In plain order, where a function of PyTorch asks for that at small sizes: reshaping copies nothing there."""
+    """Copies arrays into plain order if PyTorch asks a function for it at small sizes."""
     if form.is_contiguous or form.lift != "torch" or form.is_class:
         return form
-    small = plain_problem(form, **{axis: least for axis, least in _SMALL_SIZES.items() if axis not in form.sizes})
+    small = plain_problem(form, **{**_SMALL_SIZES, **form.sizes})
     return replace(form, is_contiguous=trier.answer(form, small) is None and trier.asks_contiguous)
 
 
 def _learn_grouping(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A flag for fewer key/value heads is given where there are fewer."""
-    if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[Site.CALL]}:
+    """Passes `enable_gqa` where there are fewer key/value heads than query heads."""
+    has_flag = any(each.name == "enable_gqa" for each in parameters[Site.CALL])
+    if form.kind is Kind.LAYER or not has_flag:
         return form
     flagged = replace(form, arguments={**form.arguments, "enable_gqa": "Hkv != H"})
     return flagged if trier.is_right(flagged, plain_problem(form, H=6)) else form
 
 
 def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
-    and not logits, is told by their rows, which sum to 1.
+    """Adds weights that come back always, or if a flag asks for them. Their rows sum to 1, which
+    tells them from logits. Whether they are right is for the suite to judge.
     """
     if form.arrangement.mapped_axes or form.reading is None:
         return form
@@ -293,33 +308,38 @@ def learn_weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     known = replace(form, arguments={**form.arguments, **dict.fromkeys(averaging, "False")})
     flagged = bind_keyword(known, "return_weights", parameters, [Saying("True")])
     named = _list_flag_options(known, parameters)
-    found = next((found for option in (known, *flagged, *named) for found in _list_with_weights(option, trier)), None)
-    return found or _hand_on_wrong_weights(form, named, trier)
+    for option in (known, *flagged, *named):
+        for found in _list_with_weights(option, trier):
+            return found
+    return _hand_on_wrong_weights(form, named, trier)
 
 
 _WEIGHTS_FLAG = re.compile(r"(return|need|output|with|give)s?_(attn_|attention_)?(prob|weight)")
-"""What the name of a flag has in it that asks for weights."""
 
 
 def _list_flag_options(form: CallForm, parameters: Parameters) -> list[CallForm]:
-    """The form asked for weights by a flag whose name says so."""
     taken = {each.parameter for each in form.bindings}
     named = [replace(each, tried_as="return_weights") for each in parameters[Site.CALL]
-             if each.default is False and each.name not in taken and _WEIGHTS_FLAG.match(normalise_name(each.name))]
+             if each.default is False and each.name not in taken
+             and _WEIGHTS_FLAG.match(normalise_name(each.name))]
     return list(bind_keyword(form, "return_weights", {Site.CALL: named}, [Saying("True")]))
 
 
 def _hand_on_wrong_weights(form: CallForm, flagged: list[CallForm], trier: Trier) -> CallForm:
-    """The form with what a flag asks for as weights, though its rows do not sum to 1: a check tells what is wrong."""
-    for found in (each for option in flagged for each in _list_with_weights(option, trier, are_weights=False)):
-        name = found.parameter_for("return_weights")
-        against = "the rows of what comes back then do not sum to 1, as those of weights do (they may be logits)"
-        return replace(found, remarks=(*form.remarks, say_handed_on(name, "return_weights", against)))
+    """Adds what a flag returns as weights though its rows do not sum to 1; a check tells why."""
+    against = ("the rows of what comes back then do not sum to 1, as those of weights do (they "
+               "may be logits)")
+    for option in flagged:
+        for found in _list_with_weights(option, trier, are_weights=False):
+            name = found.parameter_for("return_weights")
+            said = say_handed_on(name, "return_weights", against)
+            return replace(found, remarks=(*form.remarks, said))
     return form
 
 
-def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True) -> Iterator[CallForm]:
-    """The form with weights, wherever they may be in what comes back. are_weights: whether their rows sum to 1."""
+def _list_with_weights(form: CallForm, trier: Trier, *,
+                       are_weights: bool = True) -> Iterator[CallForm]:
+    """Lists the form with each array that may be weights, whose rows sum to 1 if `are_weights`."""
     asked = plain_problem(form).but(return_weights=True)
     raw = trier.call_raw(replace(form, reading=None),
                          asked if "return_weights" in form.keywords else plain_problem(form))
@@ -336,50 +356,58 @@ def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True
 
 
 def learn_log_sum_exps(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Asked for by a flag: whether they are right is for the suite to judge. Always there: they have to be near them,
-    to one base or the other.
+    """Adds log-sum-exps that come back always, if they are near the right ones, to base e or 2;
+    and those that a flag asks for, which the suite judges.
     """
-    if form.arrangement.mapped_axes or form.reading is None or form.reading.weights_path or form.kind is Kind.LAYER:
+    if form.arrangement.mapped_axes or form.kind is Kind.LAYER:
         return form
-    flagged = bind_keyword(form, LSE_KEYWORD, parameters, [Saying("True")])
-    found = next((found for option in (form, *flagged) for found in _list_with_log_sum_exps(option, trier)), None)
-    return found or _note_other_numbers(form, trier)
+    if form.reading is None or form.reading.weights_path:
+        return form
+    for option in (form, *bind_keyword(form, LSE_KEYWORD, parameters, [Saying("True")])):
+        for found in _list_with_log_sum_exps(option, trier):
+            return found
+    return _note_other_numbers(form, trier)
 
 
 def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
-    """The form with log-sum-exps, wherever they may be in what comes back."""
-    asked, is_asked = plain_problem(form).but(**{LSE_KEYWORD: True}), LSE_KEYWORD in form.keywords
-    raw = trier.call_raw(replace(form, reading=None), asked if is_asked else plain_problem(form))
+    """Lists the form with log-sum-exps, wherever they may be in what comes back."""
+    plain, is_asked = plain_problem(form), LSE_KEYWORD in form.keywords
+    asked = plain.but(**{LSE_KEYWORD: True})
+    raw = trier.call_raw(replace(form, reading=None), asked if is_asked else plain)
     truth = expect_usual(form, asked)
     assert form.reading is not None  # the output was found before
     if raw is None:
         return
-    for output, (path, back, found) in product(trier.find_outputs(form, raw, asked, truth.output.shape),
-                                               trier.find_log_sum_exps(raw, asked)):
-        candidate = replace(form, reading=replace(form.reading, asked_path=output.reading.path, weights_path=path,
-                                                  weights_layout=back, extra_keyword=LSE_KEYWORD))
-        near = (np.allclose(found, truth.lse / unit, atol=tolerance_of(asked.dtype)) for unit in (1.0, math.log(2)))
-        is_one = is_asked or any(near)
-        if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
+    outputs = trier.find_outputs(form, raw, asked, truth.output.shape)
+    for output, (path, back, found) in product(outputs, trier.find_log_sum_exps(raw, asked)):
+        reading = replace(form.reading, asked_path=output.reading.path, weights_path=path,
+                          weights_layout=back, extra_keyword=LSE_KEYWORD)
+        candidate = replace(form, reading=reading)
+        is_near = any(np.allclose(found, truth.lse / unit, atol=tolerance_of(asked.dtype))
+                      for unit in (1.0, math.log(2)))
+        if not is_asked and not is_near:
+            continue
+        if trier.is_right(candidate, asked) and trier.is_right(candidate, plain):
             yield candidate
 
 
 def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
-    """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
+    """Adds a remark on an array in the shape of log-sum-exps that holds other numbers."""
     raw = trier.call_raw(replace(form, reading=None), plain_problem(form))
-    found = list(trier.find_log_sum_exps(raw, plain_problem(form))) if raw is not None else []
-    callee = trier.process.examine(form.target) if found and form.reading is not None else None
-    if callee and form.reading and any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs)):
-        path, back, _ = found[0]
-        told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
-                "wrong.")
-        reading = replace(form.reading, asked_path=form.reading.path, weights_path=path,
-                          weights_layout=back,
-                          extra_keyword=LSE_KEYWORD)
-        return replace(form, reading=reading, remarks=(*form.remarks, told))
-    paths = [path for path, _, _ in found]
-    said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]
-    return form.with_remarks(*said)
+    found = [] if raw is None else list(trier.find_log_sum_exps(raw, plain_problem(form)))
+    if not found:
+        return form
+    path, back, _ = found[0]
+    callee = trier.process.examine(form.target) if form.reading is not None else None
+    if not callee or not any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs)):
+        return form.with_remarks(
+            f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged.")
+    assert form.reading is not None  # its callee was examined
+    reading = replace(form.reading, asked_path=form.reading.path, weights_path=path,
+                      weights_layout=back, extra_keyword=LSE_KEYWORD)
+    return replace(form, reading=reading).with_remarks(
+        f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check "
+        "says what is wrong.")
 
 
 _LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum",
@@ -388,16 +416,15 @@ _LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)
 
 _WORDS_WITH_SAYINGS = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
                              key=lambda word: bool(word.needs_causal))
-"""Those that may need the causal flag come after it."""
+"""The keywords that are learned by their sayings; those that need the causal flag follow it."""
 _SMALL_SIZES: Mapping[str, int] = {"H": 2, "Hkv": 2, "T": 2, "S": 2, "D": 1, "Dv": 1}
 LEARNING_STEPS: tuple[tuple[str, Callable[[CallForm, Parameters, Trier], CallForm]], ...] = (
-    ("", _learn_plain_order), ("mask", learn_full_mask), ("bias", learn_bias), ("mask", learn_partial_mask),
-    ("mask", learn_mask_as_bias),
-    *((word.name, _make_keyword_step(word)) for word in _WORDS_WITH_SAYINGS), (CACHED[0], _learn_past),
-    (SEGMENTED[0], _learn_segments),
-    ("return_weights", learn_weights), (LSE_KEYWORD, learn_log_sum_exps), ("heads", _learn_grouping),
-    ("", _learn_compiling))
-"""What is learned of which keyword, in this order."""
+    ("", _learn_plain_order), ("mask", learn_full_mask), ("bias", learn_bias),
+    ("mask", learn_partial_mask), ("mask", learn_mask_as_bias),
+    *((word.name, _make_keyword_step(word)) for word in _WORDS_WITH_SAYINGS),
+    (CACHED[0], _learn_past), (SEGMENTED[0], _learn_segments), ("return_weights", learn_weights),
+    (LSE_KEYWORD, learn_log_sum_exps), ("heads", _learn_grouping), ("", _learn_compiling))
+"""By keyword, the steps that learn it, in this order."""
 _NAMES_OF_OTHERS: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
-"""Parameters that may be meant, but more likely are another keyword's."""
+"""By keyword, the parameters that may mean it, but more likely mean another."""

@@ -1,4 +1,4 @@
-"""The manifest of an adapter that `init` wrote: what its form says, and what a probe of it found."""
+"""Writes the manifest of an adapter from its form and from what a probe of it found."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ ManifestLimits = Mapping[str, bool | int | str | tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFacts:
-    """What trying the adapter taught beside its form.
+    """What is measured on an adapter, beside its form.
 
-    probe_answers: answers of the probe of conventions.  flushing_dtypes: the dtypes in which a subnormal number comes
-    back as 0. warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes
-    float64, and computes it less exactly.  storing_dtypes: the dtypes in which weights are made of a log-sum-exp that
-    was stored. stepwise_classes: the half dtypes in which every step is stored, and the class that this makes.
+    probe_answers: answers of the probe of conventions.  flushing_dtypes: the dtypes in which a
+    subnormal number comes back as 0.  warnings: of fewer heads of keys and values. is_inexact:
+    whether it takes float64 and computes it less exactly.  storing_dtypes: the dtypes in which
+    weights are made of a stored log-sum-exp.  stepwise_classes: by half dtype in which every step
+    is stored, its precision class.
     """
 
     dtypes: tuple[DType, ...]
@@ -64,26 +65,28 @@ class MeasuredFacts:
 
     @property
     def conventions(self) -> Mapping[str, str]:
-        """Those that the manifest declares: what it does; of tiled heads, which are doubted, what others do."""
+        """Returns the conventions that the manifest declares: what the adapter does. Tiled heads
+        are doubted, so `repeat` is declared, which other libraries do.
+        """
         found = {name: answer for name, answer in self.probe_answers.items()
                  if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
         return {**found, **({"grouped_heads": "repeat"} if self.is_tiled else {})}
 
     @property
     def is_tiled(self) -> bool:
-        """Whether query head h uses key and value head h % Hkv."""
+        """Says whether query head h uses key and value head h % Hkv."""
         return self.probe_answers.get("grouped_heads") == "tile"
 
 
 def name_adapter(form: CallForm) -> tuple[str, str]:
-    """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
+    """Returns the library's folder and the subject's id: `my_package`, `my_attention`."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_",
                   form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
 def write_head(form: CallForm) -> str:
-    """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
+    """Writes the part of `manifest.yaml` on the library; a local module needs no installing."""
     module = form.module.partition(".")[0]
     distribution = distribution_of(module)
     installed = [f"distribution: {distribution}", f"install: pip install {distribution}",
@@ -92,28 +95,32 @@ def write_head(form: CallForm) -> str:
 
 
 def write_entry(form: CallForm, learned: MeasuredFacts) -> str:
-    """The part that speaks of the subject."""
+    """Writes the part of `manifest.yaml` on the subject."""
     return "\n".join(_list_entry_lines(form, learned)) + "\n"
 
 
 def describe_dtypes(learned: MeasuredFacts) -> tuple[str, ...]:
-    """What is not declared, though it answers, and which arithmetic is."""
-    inexact = "It takes float64, but computes less exactly: float64 is not declared."
-    stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
-              "the manifest declares.")
-    stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
-                f"{_describe_sums(words)} among them. The manifest declares that precision class, {STEPWISE_GRADE}."
-                for dtype, words in learned.stepwise_classes.items()]
-    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing_dtypes else []), *stepwise)
+    """Says which dtype is not declared though it answers, and which arithmetic is declared."""
+    said = list[str]()
+    if learned.is_inexact:
+        said.append("It takes float64, but computes less exactly: float64 is not declared.")
+    if learned.storing_dtypes:
+        said.append("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by "
+                    "that: a choice, which the manifest declares.")
+    for dtype, words in learned.stepwise_classes.items():
+        said.append(f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
+                    f"{_describe_sums(words)} among them. The manifest declares that precision class, "
+                    f"{STEPWISE_GRADE}.")
+    return tuple(said)
 
 
 def _describe_sums(words: ClassWords) -> str:
-    """What is summed in the dtype itself, by a class."""
+    """Names what a class sums in the dtype itself."""
     return "running sums" if "row_sum" in words else "their sum"
 
 
 def describe_conventions(learned: MeasuredFacts) -> tuple[str, ...]:
-    """What it does where libraries differ: it is held to that, also where it is a mistake."""
+    """Says which conventions the manifest declares, mistakes among them."""
     told = _format_pairs({name: answer for name, answer in learned.conventions.items()
                           if name != "grouped_heads" or not learned.is_tiled})
     return (f"Where libraries differ, the manifest declares what it does: {told}. Correct there what is a mistake.",
@@ -121,7 +128,7 @@ def describe_conventions(learned: MeasuredFacts) -> tuple[str, ...]:
 
 
 def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
-    """What the adapter is asked once it is known how to call it."""
+    """Measures what an adapter takes and does, once it is known how to call it."""
     dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
     wide = replace(form, dtype=DType.FLOAT64)
     is_inexact = DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
@@ -144,14 +151,14 @@ def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
                          {dtype: words for dtype in dtypes if (words := measure_half_class(narrowed, dtype))})
 
 
-_TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has "
-                  "h // (H / Hkv), as models are trained. The manifest declares that, so that attnspec check says "
-                  "what is wrong. If tiled heads are meant, write grouped_heads: tile there.")
+_TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every "
+                  "library has h // (H / Hkv), as models are trained. The manifest declares that, "
+                  "so that attnspec check says what is wrong. If tiled heads are meant, write "
+                  "grouped_heads: tile there.")
 
 
 def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[str, str],
                        trier: Trier) -> Iterator[str]:
-    """What seems wrong where there are fewer heads of keys and values."""
     if probed.get("grouped_heads") == "tile":
         yield _TILED_WARNING
         return
@@ -162,13 +169,11 @@ def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[s
 
 
 _FLOAT64_GAP = 2.0**-38
-"""Between the roundings of float64 and those of float32, as far from one as from the other: an answer to numbers near 1
-that is off by more was not computed in float64.
-"""
+"""The largest gap of a float64 answer: half way, in powers of two, to float32's roundings."""
 
 
 def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
-    """Whether it answers in a dtype, and, if that is float64, is as exact as that."""
+    """Says whether the callee answers in a dtype, and in float64 is as exact as that."""
     posed = replace(form, dtype=dtype)
     problem = plain_problem(posed)
     answer = trier.answer(posed, problem)
@@ -180,7 +185,7 @@ def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
 
 
 def _narrow(subject: Subject) -> Subject:
-    """The subject within what it takes, by what it refuses clearly; as it is where its process dies of a question."""
+    """Limits the subject by what it clearly refuses, unless its process dies of a question."""
     try:
         return with_refusals(subject)
     except SubjectDied:
@@ -188,7 +193,7 @@ def _narrow(subject: Subject) -> Subject:
 
 
 def _list_narrowed_limits(subject: Subject, narrowed: Subject) -> ManifestLimits:
-    """The limits that narrow it, as a manifest has them."""
+    """Returns the limits that narrow it, as a manifest has them."""
     before, after = subject.declaration.limits, narrowed.declaration.limits
     found = {name: getattr(after, name) for name in LIMITS
              if getattr(after, name) != getattr(Limits() if name == "refuses" else before, name)}
@@ -196,9 +201,7 @@ def _list_narrowed_limits(subject: Subject, narrowed: Subject) -> ManifestLimits
 
 
 def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
-    """A mask and the causal flag on values of another width too, and a bias and the flag with gradients: another kernel
-    may refuse what one accepts.
-    """
+    """Probes other kernels: a mask with the causal flag, another width, a bias with gradients."""
     if probed.get("mask_with_causal") != "both":
         return {}
     wide = square_problem(form, Dv=6)
@@ -209,7 +212,7 @@ def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -
 
 
 def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
-    """Whether it raises at a bias beside the causal flag where a framework differentiates it, and not at the bias."""
+    """Says whether, under gradients, it raises at a bias with the causal flag alone."""
     trained = square_problem(replace(form, kind=Kind.ATTENTION))
     biased = trained.but(bias=sample_bias(trained.sizes, form.dtype),
                          grad_output=np.ones_like(trained.query))
@@ -228,10 +231,7 @@ def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
 
 
 def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
-    """Whether subnormal values, if there is nothing else to attend to, come back as 0; or the framework says so.
-
-    Some kernels of a framework keep subnormals at the smallest sizes alone.
-    """
+    """Says whether a subnormal value comes back as 0, or its framework says so."""
     if form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype):
         return True
     if _loses_weights(form, dtype, trier):
@@ -245,11 +245,11 @@ def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
 
 _MANY_KEYS = 32
-"""Of so many keys the kernels take over that compute their exponentials side by side."""
+"""The number of keys from which kernels compute exponentials side by side."""
 
 
 def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
-    """Whether a weight below the smallest normal number comes back as 0, where there are many keys."""
+    """Says whether, with many keys, a weight below the smallest normal number comes back as 0."""
     D = form.sizes.get("D", 16)
     number, of = numpy_dtype(dtype), form.sizes.get
     T, S = of("T", _MANY_KEYS), of("S", _MANY_KEYS)
@@ -267,7 +267,7 @@ def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
 
 def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
-    """Those of the form, and which of its widths and heads are tied to each other."""
+    """Returns the form's limits, and which of its widths and heads are tied to each other."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     if not trier.is_right(form, plain_problem(form, Dv=6)):
         limits["ties_value_width"] = True
@@ -282,9 +282,7 @@ def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
 
 
 def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
-    """Whether a function raises at some numbers of heads with fewer key/value heads: what it answers at others is what
-    a reshape happens to give.
-    """
+    """Says whether a function raises at some numbers of grouped heads; others work by chance."""
     if form.kind is Kind.LAYER or form.sizes.get("H"):
         return False
     return any(trier.answer(form, plain_problem(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
@@ -295,37 +293,45 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
     yield f"  - id: {name}"
     yield f"    title: {form.module}.{form.name}"
     yield f"    function: {name}:attend"
-    yield from ((f"    kind: {form.kind.value}",) if form.kind is Kind.LAYER else ())
-    yield from ((f"    lift: {form.lift}",) if form.lift else ())
+    if form.kind is Kind.LAYER:
+        yield f"    kind: {form.kind.value}"
+    if form.lift:
+        yield f"    lift: {form.lift}"
     if form.family is CallableKind.KERAS:
         yield f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
-    yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _list_claims(form, learned)) else ())
-    yield from ((f"    limits: {{{_format_pairs(learned.limits)}}}",) if learned.limits else ())
-    yield from ((f"    conventions: {{{_format_pairs(learned.conventions)}}}",) if learned.conventions else ())
+    if claims := _list_claims(form, learned):
+        yield f"    claims: [{', '.join(claims)}]"
+    for key, pairs in (("limits", learned.limits), ("conventions", learned.conventions)):
+        if pairs:
+            yield f"    {key}: {{{_format_pairs(pairs)}}}"
     yield from _list_precision_lines(learned)
-    yield from (("    variants:",) if form.variants else ())
+    if form.variants:
+        yield "    variants:"
     for each in form.variants:
         yield f'      {each}: {{function: "{name}:{name_variant(each)}"}}'
-    yield from (("    defaults:",) if form.untried_parameters else ())
+    if form.untried_parameters:
+        yield "    defaults:"
     for name, text in form.untried_parameters.items():
         yield f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
-    noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
-    yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
+    if noted := " ".join((*form.warnings, *learned.warnings, *form.remarks)):
+        yield from ("    note: >-", *wrap_text(noted, indent=6))
 
 
 def _list_precision_lines(learned: MeasuredFacts) -> Iterator[str]:
-    """What is declared of its arithmetic, dtype by dtype."""
     told = [dtype for dtype in learned.dtypes
             if dtype in {*learned.flushing_dtypes, *learned.storing_dtypes, *learned.stepwise_classes}]
-    yield from (("    precision:",) if told else ())
+    if told:
+        yield "    precision:"
     for dtype in told:
         words, reasons = list[str](), list[str]()
         if dtype in learned.stepwise_classes:
             words += [f"{word}: {value}" for word, value in learned.stepwise_classes[dtype].items()]
             reasons.append(_STEPWISE_REASON.format(_describe_sums(learned.stepwise_classes[dtype])))
         if dtype in learned.storing_dtypes:
-            words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if DTYPES[dtype].is_half else [])]
+            words.append("logsumexp_roundings: 1")
+            if DTYPES[dtype].is_half:
+                words.append(f"logsumexp: {dtype.value}")
             reasons.append(_STORED_REASON)
         if dtype in learned.flushing_dtypes:
             words.append("flushes_subnormals: true")
@@ -338,16 +344,16 @@ def _format_pairs(mapping: ManifestLimits) -> str:
 
 
 def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
-    """As YAML."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
-    """The profiles of all that it was seen to understand."""
-    named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []),
-              *(KEYWORDS[name].profile for name in named),
-              *(["past"] if form.next_cache else []),
-              *(["masking"] if form.limits.get("bias_is_mask") else []),
-              *(["grouped"] if learned.limits.get("grouped") else [])]
+    claims = [KEYWORDS[name].profile for name in form.keywords if name in KEYWORDS]
+    if form.kind is Kind.LAYER:
+        claims.insert(0, "layers")
+    if form.is_packed:
+        claims += [KEYWORDS[name].profile for name in sorted(SAID)]
+    further = {"past": form.next_cache, "masking": form.limits.get("bias_is_mask"),
+               "grouped": learned.limits.get("grouped")}
+    claims += [claim for claim, is_made in further.items() if is_made]
     return tuple(dict.fromkeys(claims))

@@ -1,4 +1,4 @@
-"""How a mask or a bias is handed over: along which axes, in which shape and meaning, and whether it hides rows."""
+"""Learns how a mask or a bias is passed: its axes, shape and meaning, and if it hides rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 def find_first_right(forms: Iterable[CallForm], problem: AnyProblem,
                      trier: Trier) -> CallForm | None:
-    """The first of these forms that is right at a problem."""
+    """Returns the first of these forms that is right at a problem, or None."""
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
 
@@ -34,16 +34,16 @@ _MASK_SHAPES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "BS": (("{0}[:, 0, 0]", "(B,S)"), ("{0}[:, :1, :1]", "(B,1,1,S)"), ("{0}[:, 0, :1]", "(B,1,S)")),
     "TS": (("{0}[0, 0]", "(T,S)"),),
 }
-"""By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
+"""By the axes of a mask, how (B,H,T,S) becomes what is taken, and its shape."""
 
 
 def learn_full_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Truth values for every score."""
+    """Adds a mask of truth values for every score."""
     return _learn_mask(form, ("BHTS",), _list_truth_meanings(form), parameters, trier) or form
 
 
 def learn_bias(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """What is added for every score."""
+    """Adds a bias for every score."""
     problem = plain_problem(form)
     sayings = [Saying(expression.format("bias"), shape) for expression, shape in _MASK_SHAPES["BHTS"]]
     sayings += [Saying("[bias]", "in a list")]
@@ -52,7 +52,7 @@ def learn_bias(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm
 
 
 def learn_partial_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """Truth values or what is added, the same along some axes; for a parameter that takes nothing better."""
+    """Adds a mask that is the same along some axes, or is added, if no better one is taken."""
     if form.parameter_for("mask"):
         return form
     taken, few = form.parameter_for("bias"), [axes for axes in _MASK_SHAPES if axes != "BHTS"]
@@ -62,26 +62,27 @@ def learn_partial_mask(form: CallForm, parameters: Parameters, trier: Trier) -> 
 
 
 def learn_mask_as_bias(form: CallForm, _: Parameters, trier: Trier) -> CallForm:
-    """A callee that takes no mask may take one as a bias, if -inf is no harm to it."""
+    """Passes a mask as a bias to a callee that takes no mask, if -inf does it no harm."""
     problem, as_mask = plain_problem(form), replace(form, limits={**form.limits, "bias_is_mask": True})
     is_asked = bool(form.parameter_for("bias")) and not form.parameter_for("mask")
     return as_mask if is_asked and trier.is_right(as_mask, problem.but(mask=sample_mask(problem.sizes))) else form
 
 
 def learn_square_mask(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """With a mask that raises wherever T ≠ S, and is right where T = S, as one that is cut to the queries' number."""
+    """Adds a mask that is right where T = S and raises elsewhere, as one cut to the queries."""
     if form.understands("mask") or form.attends_to_itself or form.takes_one_query:
         return form
     taken = {each.parameter for each in form.bindings}
     rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
     said = "It takes a mask where T = S only."
     squares = replace(form, mask_of_squares=True, remarks=(*form.remarks, said))
-    return _learn_mask(squares, tuple(_MASK_SHAPES), (*_list_truth_meanings(form), _find_added_meaning(form)), rest,
+    return _learn_mask(squares, tuple(_MASK_SHAPES),
+                       (*_list_truth_meanings(form), _find_added_meaning(form)), rest,
                        trier) or form
 
 
 def find_nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> Attempt | None:
-    """The nearest reading of a mask among those that differ along as many axes as it takes."""
+    """Finds the nearest reading of a mask that differs along as many axes as are taken."""
     taken = {each.parameter for each in form.bindings}
     rest = {at: [each for each in listed if each.name not in taken] for at, listed in parameters.items()}
     means = (*_list_truth_meanings(form), _find_added_meaning(form))
@@ -94,20 +95,19 @@ def find_nearest_mask(form: CallForm, parameters: Parameters, trier: Trier) -> A
 
 
 def _list_truth_meanings(form: CallForm) -> Sequence[tuple[str, str]]:
-    """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
+    """Lists what True or False, or one or zero, may mean: the expression, and words."""
     return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
             (TEMPLATES[form.lift].number_mask, "1 where a query may attend, else 0"))
 
 
 def _find_added_meaning(form: CallForm) -> tuple[str, str]:
-    """The same, as numbers that are added."""
+    """Returns the expression and words of a mask of numbers that are added."""
     return TEMPLATES[form.lift].added_mask, "added, 0 or -inf"
 
 
 def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]],
-                parameters: Parameters,
-                trier: Trier) -> CallForm | None:
-    """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
+                parameters: Parameters, trier: Trier) -> CallForm | None:
+    """Adds a mask along the first of these axes that is right, in one of these meanings."""
     problem = plain_problem(form)
     problem = plain_problem(form, S=problem.sizes.T) if form.mask_of_squares else problem
     for axes in all_axes:
@@ -122,20 +122,20 @@ def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[s
 
 
 HIDES_QUERIES = "it hides the rows of queries, where a mask of padding hides keys"
-HIDES_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows are then no attention: that is fit for "
-              "padding, and is no `mask`. Rows of the tokens that it leaves were right in the one case that was tried.")
+HIDES_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows are then no "
+              "attention: that is fit for padding, and is no `mask`. Rows of the tokens that it "
+              "leaves were right in the one case that was tried.")
 KEY_MASK_LIMITS = {"mask_axes": "BS"}
-"""The limit of a mask that is read as one of keys."""
 
 _ROW_MASK_SHAPES = (("mask[:, 0, :, 0]", "mask[:, 0, 0]", "(B,S)"),
                     ("mask[:, 0, :, 0][:, None, None]", "mask[:, :1, :1]", "(B,1,1,S)"))
-"""A mask as truth values of queries, as those of keys, and its shape in words."""
+"""A mask of queries as truth values, the same of keys, and its shape in words."""
 _ROW_MASK_MEANINGS = (("{0}", "True where a query may attend"),
                       ("~{0}", "True where a key is hidden"))
 
 
 def read_as_key_mask(form: CallForm, parameter: str, trier: Trier) -> Binding | None:
-    """A parameter that hides rows of queries, handed a mask of keys; None for one that does not hide them."""
+    """Reads a parameter that hides rows of queries as a mask of keys; None if it hides none."""
     rows, posed = _pose_rows(form)
     for of_queries, of_keys, shape in _ROW_MASK_SHAPES:
         for meaning, says in _ROW_MASK_MEANINGS:
@@ -148,9 +148,7 @@ def read_as_key_mask(form: CallForm, parameter: str, trier: Trier) -> Binding | 
 
 
 def hides_keys_and_queries(form: CallForm, parameter: str, trier: Trier) -> bool:
-    """Whether a parameter of a layer that attends to itself hides tokens as keys and as queries: rows of the others are
-    right.
-    """
+    """Says whether a layer's parameter hides tokens as keys and as queries."""
     if not form.attends_to_itself:
         return False
     rows, posed = _pose_rows(form)
@@ -166,7 +164,7 @@ def hides_keys_and_queries(form: CallForm, parameter: str, trier: Trier) -> bool
 
 
 def _pose_rows(form: CallForm) -> tuple[Array, AnyProblem]:
-    """The queries (B,T) that are not hidden, and a problem whose mask hides all keys from the others."""
+    """Returns the visible queries (B,T), and a problem whose mask hides all keys from others."""
     problem = plain_problem(form)
     sizes = problem.sizes
     rows: Array = (np.arange(sizes.B)[:, None] + np.arange(sizes.T)) % 3 > 0
@@ -175,9 +173,7 @@ def _pose_rows(form: CallForm) -> tuple[Array, AnyProblem]:
 
 
 def _hides_rows(form: CallForm, output: Array, rows: Array, meant: AnyProblem | None = None) -> bool:
-    """Whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) and in no other. meant: the problem to
-    which those are held, where it is not the plain one.
-    """
+    """Says whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) alone."""
     problem = meant or plain_problem(form)
     apart = np.abs(output - expect_usual(form, problem).output)
     worst = np.where(np.isnan(apart), np.inf, apart).max(axis=-1)

@@ -1,4 +1,4 @@
-"""What a parameter of a call or a constructor is given, by what it means: sizes, and what switches off the rest."""
+"""Decides what a parameter is given by what it means: a size, or what switches the rest off."""
 
 from __future__ import annotations
 
@@ -22,62 +22,64 @@ AXIS_LENGTHS: Mapping[Kind, Mapping[str, str]] = {
         "D": 'params["w_query"].shape[1] // heads', "Hkv": 'params["w_key"].shape[1] // D',
         "Dv": 'params["w_value"].shape[1] // Hkv'},
 }
-"""The lengths of our axes, from what an adapter is handed: query (B,H,T,D); of a layer (B,T,M), `params`, `heads`."""
+"""The Python of our axes' lengths; query is (B,H,T,D), or (B,T,M) in a layer."""
 
 PACKED_AXIS_LENGTHS: Mapping[str, str] = {
     "H": "query.shape[1]", "D": "query.shape[2]", "Hkv": "key.shape[1]", "Dv": "value.shape[2]"}
-"""The same where sequences lie one behind the other: query (queries,H,D), key (keys,Hkv,D)."""
+"""The same for packed sequences: query (queries,H,D), key (keys,Hkv,D)."""
 
 PAGED_AXIS_LENGTHS: Mapping[str, str] = {
     **AXIS_LENGTHS[Kind.ATTENTION], "Hkv": "key.shape[2]", "S": "block_table.shape[1] * key.shape[1]"}
-"""The same where keys lie in pages (pages,page,Hkv,D); S is how many the table has room for."""
+"""The same for keys in pages (pages,page,Hkv,D); S is how many the table has room for."""
 
 SIZES_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
-    Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
-                     "inner_width": "H * D", "out_width": "H * Dv"},
-    Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D", "value_head_width": "Dv",
-                 "inner_width": "heads * D", "out_width": 'params["w_out"].shape[1]'},
+    Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D",
+                     "value_head_width": "Dv", "inner_width": "H * D", "out_width": "H * Dv"},
+    Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D",
+                 "value_head_width": "Dv", "inner_width": "heads * D",
+                 "out_width": 'params["w_out"].shape[1]'},
 }
-"""What a size is in these."""
+"""By role of a size, its Python in these lengths."""
 
 EQUAL_BORDERS = "arange(B + 1"
-"""What tells the borders of sequences that are all of one length."""
+"""A part of the Python for borders of sequences that are all of one length."""
 _LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
                      "query_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * T",
                      "key_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * S"},
-    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M", "grid": "(1, T)", "rows": "1",
-                 "columns": "T"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M",
+                 "grid": "(1, T)", "rows": "1", "columns": "T"},
 }
-"""What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
+"""By role, other lengths that a callee may ask for. Tokens in a grid are one row."""
 _ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
-"""By lift, the name of what makes arrays."""
 _TRUTH_DTYPES: Mapping[str, str] = {"": "bool", "torch": "torch.bool", "jax": "bool"}
 NO_DROPOUT = "0.0"
 _OFF_TEXTS: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0",
     "spread": "1.0",
     "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
-"""What stands for nothing."""
 
 _OFF_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None),
     "ratio": (1, None)}
-"""Defaults that need no switching off."""
+"""By role, the defaults that need no switching off."""
 
 _SWITCH_TEXTS: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
-"""What a constructor is told."""
 _OWNER_TEXT = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLE_TEXTS = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
                 "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
 _TURN_TEXTS = ("torch.ones(T, D // 2, dtype=torch.complex64)",
                "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _ZERO_ANGLES: Mapping[str, tuple[str, ...]] = {
-    "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
-                "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
-    "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
-              "{made}.zeros((1, 1, T, D), dtype=query.dtype)", "{made}.zeros((1, T, D), dtype=query.dtype)")}
-"""The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
+    "cosines": ("{made}.ones((T, D), dtype=query.dtype)",
+                "{made}.ones((T, D // 2), dtype=query.dtype)",
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)",
+                "{made}.ones((1, T, D), dtype=query.dtype)"),
+    "sines": ("{made}.zeros((T, D), dtype=query.dtype)",
+              "{made}.zeros((T, D // 2), dtype=query.dtype)",
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)",
+              "{made}.zeros((1, T, D), dtype=query.dtype)")}
+"""Cosines and sines of angles of 0, which turn nothing, in the same order of layouts."""
 _PAIRED_TEXTS = frozenset(tuple(text.format(made=made) for text in texts) for texts in _ZERO_ANGLES.values()
                           for made in _ARRAY_MODULES.values())
 PLACE_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
@@ -89,16 +91,16 @@ _LAYER_TEXTS: Mapping[str, tuple[str, ...]] = {
     **{role: ("None", *(f"{{made}}.zeros({shape}, dtype=query.dtype)"
                         for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)")))
        for role in PLACE_KEYWORDS}}
-"""What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
-head adds by place, in every shape that it may have.
+"""By role, what a layer is handed that changes nothing. All tokens stand at the first position;
+there is no mask; and what each head adds by place is 0, in every shape that it may have.
 """
 _NEUTRAL_SHAPES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)",
                                       "BS": "(B, S)"}
-"""By the axes that a keyword's array has, the shape of one that changes nothing."""
+"""By the axes of a keyword's array, the shape of one that changes nothing."""
 
 
 def _write_neutral(word: Keyword) -> str:
-    """An array that changes nothing: all keys or queries of an entry; no logit more; no slope; one segment."""
+    """Writes an array that changes nothing: full lengths, no logit, no slope, one segment."""
     if word.counts:
         return f"{{made}}.full({_NEUTRAL_SHAPES[word.axes]}, {word.counts}, dtype={{made}}.int32)"
     if word.acts is Acts.LOGITS and not word.is_from_place:
@@ -111,20 +113,20 @@ _NEUTRAL_TEXTS: Mapping[str, str] = {word.name: _write_neutral(word) for word in
                                      if word.axes in _NEUTRAL_SHAPES}
 """By keyword of attention, such an array, where the parameter has to be given."""
 _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
-"""The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
+"""The keywords that hide keys by a number of them, and may be at work by default."""
 DESTINATION = "destination"
-"""The role of an array that a function writes its output into, and the name of that array in an adapter."""
+"""The role and the name of an array that a function writes its output into."""
 _TEXTS_BY_ROLE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_OWNER_TEXT,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
-           "bias": ("None", "[]")}
+    kind: {"owner": (_OWNER_TEXT,), DESTINATION: (DESTINATION,), "a_width": widths,
+           "residual": ("query * 0",), "bias": ("None", "[]")}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
-"""What is given alike of every lift; a width whose name does not say of what may be either."""
+"""By role, what is given in every lift; a width of unknown meaning may be either."""
 _REPEATED_ROLES = ("dropout", "biases", "training", "place")
 """What several parameters of one callable may mean; of everything else there is one."""
 
 
 def find_roles(parameters: Iterable[TheirParameter], at: Site) -> Mapping[str, str]:
-    """By parameter, what it means; without those whose name says nothing."""
+    """Returns, by parameter, what it means; without those whose name says nothing."""
     listed = tuple(parameters)
     found: dict[str, str] = {}
     for role in _list_roles(at):
@@ -136,20 +138,19 @@ def find_roles(parameters: Iterable[TheirParameter], at: Site) -> Mapping[str, s
 
 
 _GRID_ROLES = ("grid", "rows", "columns")
-"""What a call is told of tokens that lie in a grid; a constructor's `width` is another."""
+"""The roles of tokens in a grid in a call; `width` means something else in a constructor."""
 
 
 def _list_roles(at: Site) -> tuple[str, ...]:
-    """In a call `bias` is something to add, in a constructor a switch."""
+    """Lists the roles at a site: `bias` is an array in a call and a switch in a constructor."""
     left_out = ("biases",) if at is Site.CALL else ("bias", "mask", "random_key", "params", DESTINATION, *_GRID_ROLES)
     first = ("config", "random_key") if at is Site.CONSTRUCTOR else _GRID_ROLES
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
 
 def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind,
-                 at: Site,
-                 lift: str) -> Choices:
-    """What each parameter may be given; those are left out that keep their defaults."""
+                 at: Site, lift: str) -> Choices:
+    """Returns what each parameter may be given, without those that keep their defaults."""
     is_module = kind is Kind.LAYER and at is Site.CONSTRUCTOR and lift == "torch"
     found = {}
     for each in parameters:
@@ -160,7 +161,7 @@ def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str],
 
 
 def find_unknown(parameters: Iterable[TheirParameter], at: Site) -> list[TheirParameter]:
-    """Those that have to be given and whose names say nothing."""
+    """Lists the required parameters whose names say nothing."""
     listed = tuple(parameters)
     means = find_roles(listed, at)
     return [each for each in listed if each.is_required and not means.get(each.name) and not find_role((each.name,))]
@@ -168,7 +169,7 @@ def find_unknown(parameters: Iterable[TheirParameter], at: Site) -> list[TheirPa
 
 def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site,
             lift: str) -> tuple[str, ...]:
-    """One parameter's. An unknown one that is required is given None, for want of better."""
+    """Lists what one parameter may be given; an unknown required one is given None."""
     required, constructed = parameter.is_required, at is Site.CONSTRUCTOR
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
     if role in SIZES_BY_ROLE[kind] and (required or constructed or is_size):
@@ -184,7 +185,7 @@ def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site,
 
 def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site,
                     lift: str) -> tuple[str, ...]:
-    """What a parameter is given by what it means, though nobody asks for it; empty where it keeps its default."""
+    """Lists what a parameter is given by its role, unasked; empty where it keeps its default."""
     required, constructed, length = parameter.is_required, at is Site.CONSTRUCTOR, _LENGTHS_BY_ROLE[kind]["length"]
     left = () if required else ("",)
     found: tuple[str, ...] = ()
@@ -209,7 +210,7 @@ def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site,
 
 
 def _choose_projection(parameter: TheirParameter) -> tuple[str, ...]:
-    """What a constructor is given that wants its projections ready-made, as modules of PyTorch; empty for all else."""
+    """Lists the PyTorch module for a constructor that takes ready-made projections; else empty."""
     role = find_role((parameter.name,)) if parameter.is_required else ""
     width = {"query": "heads * D", "key": "Hkv * D", "value": "Hkv * D"}.get(role, "")
     if role == "out":
@@ -219,7 +220,7 @@ def _choose_projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 def _choose_required(parameter: TheirParameter, role: str, kind: Kind,
                      lift: str) -> tuple[str, ...]:
-    """Of a parameter without a default."""
+    """Lists what a parameter without a default may be given."""
     made = {**_LENGTHS_BY_ROLE[kind], **(_NEUTRAL_TEXTS if kind is Kind.ATTENTION else {})}
     if role in made:
         return (made[role].format(made=_ARRAY_MODULES[lift]),
@@ -238,11 +239,11 @@ def _choose_required(parameter: TheirParameter, role: str, kind: Kind,
 
 _TEXTS_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
     "bool": ("False", "None"), "Literal[False]": ("False",), "Literal[True]": ("True",)}
-"""What a parameter is given of which nothing else is known."""
+"""By annotation, what a parameter is given of which nothing else is known."""
 
 
 def _choose_visible_mask(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
-    """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
+    """Lists masks that hide nothing: None, and truth values or numbers in each shape."""
     made, truth = _ARRAY_MODULES[lift], _TRUTH_DTYPES[lift]
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
@@ -250,21 +251,21 @@ def _choose_visible_mask(parameter: TheirParameter, lift: str) -> tuple[str, ...
 
 
 def _choose_causal(parameter: TheirParameter) -> tuple[str, ...]:
-    """Of a flag that is on, or has to be given; or that leaves it to the callee where nobody says so."""
+    """Lists what a causal flag is given that is on, required, or None by default."""
     if parameter.default is None:
         return "False", ""
     return ("False",) if parameter.is_required or parameter.default is True else ()
 
 
 def _choose_scale(parameter: TheirParameter) -> tuple[str, ...]:
-    """Of a scale that is required, or is a number where none is given."""
+    """Lists what a scale is given that is required or has a number by default."""
     is_number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
     root = "D**0.5" if normalise_name(parameter.name) in DIVISOR_NAMES else "D**-0.5"
     return (root,) if parameter.is_required or is_number else ()
 
 
 def _is_number(parameter: TheirParameter) -> bool:
-    """Whether a window is a number of keys that is at work where nobody gives another."""
+    """Says whether a window is a number of keys that is at work by default."""
     default = parameter.default
     return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
 
@@ -272,13 +273,11 @@ def _is_number(parameter: TheirParameter) -> bool:
 _CHOOSERS_BY_ROLE: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
     "scale": _choose_scale, "causal": _choose_causal, "turns": lambda _: _TURN_TEXTS,
     "angles": lambda each: _ANGLE_TEXTS if each.is_required else (*_ANGLE_TEXTS, "")}
-"""What is given whether or not it is required."""
+"""By role, what lists its choices whether or not it is required."""
 
 
 def list_combinations(options: Choices) -> Iterator[Mapping[str, str]]:
-    """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change
-    together.
-    """
+    """Yields the likeliest choices, then those with another choice for one parameter each."""
     base = {name: texts[0] for name, texts in options.items()}
     yield _drop_blanks(base)
     for name, texts in options.items():

@@ -1,4 +1,4 @@
-"""The small problems that tell forms apart, and what the definition says to them."""
+"""Makes the small problems that tell forms apart, and computes what is expected of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attnspec.scaffold.mistakes import MISTAKES, PlainMistake, can_be_made
 AnyProblem = Problem | LayerProblem
 
 CROSS_SIZES = Sizes(4, 2, 2, 3, 5, 8, 8)
-"""Each axis has a length of its own."""
+"""Sizes at which most axes have a length of their own."""
 SQUARE_SIZES = Sizes(4, 2, 2, 3, 3, 8, 8)
 
 OTHER_SCALES: Mapping[str, Callable[[Sizes], float]] = {
@@ -38,8 +38,8 @@ _CONVENTION_CHOICES: tuple[Mapping[str, str], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees_keys: the rows that see a key; lse:
-    (B,H,T).
+    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees_keys: (B,H,T) or
+    (B,T), whether a row sees a key; weights (B,H,T,S); lse (B,H,T).
     """
 
     output: Array
@@ -48,7 +48,9 @@ class Expected:
     lse: Array
 
     def gap(self, output: Array) -> tuple[float, str]:
-        """How far an output (B,H,T,Dv), or (B,T,M), is off at most, over rows that see a key, and where."""
+        """Returns the largest gap of an output (B,H,T,Dv) or (B,T,M) over rows with keys, and
+        where.
+        """
         apart = np.where(self.sees_keys[..., None], np.abs(output - self.output), 0.0)
         if not apart.size:
             return 0.0, ""
@@ -60,51 +62,59 @@ class Expected:
 
 
 def measure_unlikeness(truth: Expected, output: Array) -> float:
-    """0 for an output (B,H,T,Dv) or (B,T,M) that points where the truth does, 1 for one unrelated to it; 2 for NaN."""
+    """Returns 0 for an output (B,H,T,Dv) or (B,T,M) like the truth, 1 for unrelated, 2 for NaN."""
     seen = truth.sees_keys[..., None]
     first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
+    if math.isnan(lengths):
+        return 2.0
+    return 1 - float(first @ second) / lengths if lengths else 1.0
 
 
 def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
-    """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
-    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES,
-                    **{**form.sizes, **lengths})
-    sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
-    sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
+    """Makes the problem that a form is tried on first, to which its keywords are added. M: the
+    width of a layer's model. lengths: other lengths of our axes.
+    """
+    sizes = replace(CROSS_SIZES, **{**form.sizes, **lengths})
+    if form.attends_to_itself:
+        sizes = replace(SQUARE_SIZES, **{**form.sizes, **lengths})
+        sizes = replace(sizes, S=sizes.T)
+    if form.limits.get("single_head"):
+        sizes = replace(sizes, H=1, Hkv=1)
     problem = sample_problem(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):
         has_any, which = form.limits.get("has_biases") is not False, str(form.limits.get("biases", "all"))
         biased = Limits(has_biases=has_any, biases=which).is_biased
-        left_out = [*(f"b_{part}" for part in ("query", "key", "value", "out") if not biased(part)),
-                    *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]
+        left_out = [f"b_{part}" for part in ("query", "key", "value", "out") if not biased(part)]
+        if form.limits.get("projects_output") is False:
+            left_out += ["w_out", "b_out"]
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})
-        problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
+        if form.limits.get("one_memory"):
+            problem = problem.but(value=problem.key)
     posed = problem.but(causal=form.is_always_causal)
     return posed if isinstance(posed, LayerProblem) else pose_for_aspects(form, posed)
 
 
 def pose_for_aspects(form: CallForm, problem: Problem) -> Problem:
-    """The problem with what a form takes of aspects that find out by themselves how it is handed over."""
+    """Adds to a problem what a form takes of aspects that learn their own parameters."""
     return functools.reduce(lambda posed, part: part.pose_problem(form, posed), load_parts("search"), problem)
 
 
 def square_problem(form: CallForm, **lengths: int) -> AnyProblem:
-    """The same for a causal call: with as many keys as queries where nothing else is taken."""
+    """Makes a plain problem for a causal call, with T = S where nothing else is taken."""
     problem = plain_problem(form, **lengths)
     is_square = form.limits.get("causal_lengths") == "equal"
     return plain_problem(form, **{**lengths, "S": problem.sizes.T}) if is_square else problem
 
 
 def expect_usual(form: CallForm, problem: AnyProblem) -> Expected:
-    """What the definition says, under the usual conventions."""
+    """Returns what the definition says under the usual conventions."""
     return next(list_expected(problem, form.default_scale, form.mistake))
 
 
 def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
-    """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
+    """Lists what the definition says under each convention, perhaps with a plain mistake."""
     made = MISTAKES[mistake] if mistake else PlainMistake("none")
     if isinstance(problem, LayerProblem) and made.of_params:
         problem = made.of_params(problem)
@@ -128,9 +138,7 @@ def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") ->
 
 
 def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
-    """By the name of each plain mistake that can be made at a problem, what is then expected; without those that change
-    nothing there.
-    """
+    """Yields each plain mistake that changes a problem's output, and what it makes of it."""
     usual = next(list_expected(problem, ""))
     for name, mistake in MISTAKES.items():
         if can_be_made(mistake, problem):
@@ -140,24 +148,24 @@ def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
 
 
 def _project_output(problem: LayerProblem, output: Array) -> Array:
-    """(B,H,T,Dv) -> (B,T,M), or (B,T,H·Dv) where the layer does not project its output."""
+    """Projects heads (B,H,T,Dv) to (B,T,M), or to (B,T,H·Dv) where the layer has no projection."""
     heads = concat_heads(output)
     out = {name: array.astype(np.float64) for name, array in problem.params.items() if name.endswith("_out")}
     return np.asarray((heads @ out["w_out"] if "w_out" in out else heads) + out.get("b_out", 0))
 
 
 def tolerance_of(dtype: DType) -> float:
-    """What tells one form from another: far above the dtype's rounding here, far below what a wrong layout moves."""
+    """Returns the gap that tells forms apart: above rounding, below what a wrong layout moves."""
     return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
 
 
 def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32,
                    M: int = 0) -> AnyProblem:
-    """Entries without structure. M: the width of a layer's model, H·D unless it is given."""
+    """Makes a problem of entries without structure. M: a layer's model width, usually H·D."""
     draw, number = np.random.RandomState(1), numpy_dtype(dtype)
 
     def entries(*shape: int, size: float = 1.0) -> Array:
-        """Normal entries of a shape such as (B,H,T,D), times `size`, in the problem's dtype."""
+        """Draws normal entries of a shape such as (B,H,T,D), times `size`, in the dtype."""
         return (draw.standard_normal(shape) * size).astype(number)
 
     if kind is Kind.ATTENTION:
@@ -168,7 +176,7 @@ def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32,
 
 def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType,
                           M: int) -> LayerProblem:
-    """Query (B,T,M), key and value (B,S,M), weights such as w_query (M,H·D) and biases such as b_query (H·D,)."""
+    """Makes inputs (B,T,M) and (B,S,M), weights such as w_query (M,H·D), biases such as (H·D,)."""
     widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D,
               "value": sizes.Hkv * sizes.Dv}
     query = entries(sizes.B, sizes.T, M)
@@ -180,7 +188,7 @@ def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DT
 
 
 def sample_mask(sizes: Sizes, axes: str = "BHTS") -> Array:
-    """(B,H,T,S), differing along these axes; every query sees a key."""
+    """Makes a mask (B,H,T,S) that differs along these axes; every query sees a key."""
     shape = tuple(length if axis in axes else 1 for axis, length in
                   zip("BHTS", (sizes.B, sizes.H, sizes.T, sizes.S), strict=True))
     mask: Array = np.random.RandomState(2).random_sample(shape) < 0.5
@@ -189,6 +197,6 @@ def sample_mask(sizes: Sizes, axes: str = "BHTS") -> Array:
 
 
 def sample_bias(sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
-    """(B,H,T,S), large enough to be seen."""
+    """Makes a bias (B,H,T,S) that is large enough to be seen."""
     bias: Array = np.random.RandomState(3).standard_normal((sizes.B, sizes.H, sizes.T, sizes.S))
     return (bias * 2).astype(numpy_dtype(dtype))

@@ -1,5 +1,7 @@
-"""What turns queries and keys inside of a layer, or adds places to logits, by the calls in its source; and what hands
-back what it is handed in the place of that.
+"""Finds the calls inside a layer that turn queries and keys or add places to logits, by its
+source.
+
+What replaces such a call returns its arguments unchanged.
 """
 
 from __future__ import annotations
@@ -11,16 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TURNING_NAME = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
-"""What the name of a call has in it that turns."""
 PLACE_ADDING_NAME = re.compile(r"alibi|slope|(rel|pos)[a-z]*_?(bias|pos|emb)")
-"""The same of one that adds a bias by places to what it is handed."""
+"""Matches the name of a call that adds a bias by places to its argument."""
 _PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _TurningCall:
-    """A call that turns. name: of what is called.  is_own: whether that belongs to the layer: a method or a submodule.
-    arrays: the places of the arguments that come back turned.
+    """A call that turns.  name: of what is called.  is_own: whether that is a method or a
+    submodule of the layer.  arrays: the places of the arguments that come back turned.
     """
 
     name: str
@@ -29,9 +30,9 @@ class _TurningCall:
 
 
 def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_NAME) -> Iterator[Mapping[str, str]]:
-    """Every set of replacements after which a class, of this Python and name, may turn nothing: what is called by its
-    name alone and its own methods, then its submodules. By place (`patch.object` takes it so), the Python of it.
-    named: what the name of such a call has in it.
+    """Lists every set of replacements after which a class, of this Python and name, may turn
+    nothing. First come functions and its own methods, then its submodules. Each set has, by place
+    (as `patch.object` takes it), Python.  named: matches the name of such a call.
     """
     layer = _find_class(source)
     if layer is None:
@@ -48,7 +49,6 @@ def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_N
 
 
 def _find_class(source: str) -> ast.ClassDef | None:
-    """The class that is written there; None where nothing is, or something else."""
     try:
         body = ast.parse(textwrap.dedent(source)).body
     except SyntaxError:
@@ -57,7 +57,7 @@ def _find_class(source: str) -> ast.ClassDef | None:
 
 
 def _list_turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator[_TurningCall]:
-    """The calls of what is named for turning, whose arguments come back: assigned to one name, or to several."""
+    """Lists the calls with such names whose arguments come back, assigned to one name or more."""
     targets = {call: names for node in ast.walk(layer) if isinstance(node, ast.Assign)
                for call, names in _list_assigned(node)}
     for node in ast.walk(layer):
@@ -74,19 +74,21 @@ def _list_turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator
 
 
 def _list_assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
-    """What an assignment gives, and the names that take it."""
+    """Lists what an assignment gives, and the names that take it."""
     target, value = node.targets[0], node.value
-    listed = [each.id if isinstance(each, ast.Name) else "" for each in target.elts] if isinstance(
-        target, ast.Tuple) else [target.id] if isinstance(target, ast.Name) else []
-    if isinstance(value, ast.Tuple) and len(value.elts) == len(listed):
-        for each, name in zip(value.elts, listed, strict=True):
+    if not isinstance(target, ast.Tuple | ast.Name):
+        return
+    targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    names = tuple(each.id if isinstance(each, ast.Name) else "" for each in targets)
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(names):
+        for each, name in zip(value.elts, names, strict=True):
             yield each, (name,)
-    elif listed:
-        yield value, tuple(listed)
+    else:
+        yield value, names
 
 
 def _find_called(func: ast.expr) -> tuple[str, bool]:
-    """What is called: a name, or a part of the layer itself; "" for anything else."""
+    """Returns the name of what is called, and whether it is the layer's own; else ""."""
     if isinstance(func, ast.Name):
         return func.id, False
     is_own = isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"
@@ -94,13 +96,13 @@ def _find_called(func: ast.expr) -> tuple[str, bool]:
 
 
 def _write_place(turning: _TurningCall, name: str, methods: Mapping[str, ast.FunctionDef]) -> str:
-    """Where it is looked up: the class, or the module of the class."""
+    """Writes where it is looked up: the class, or the module of the class."""
     owner = name if turning.name in methods else f"sys.modules[{name}.__module__]"
     return f'{owner}, "{turning.name}"'
 
 
 def _write_replacement(turning: _TurningCall, methods: Mapping[str, ast.FunctionDef]) -> str:
-    """What hands back what it is handed, called in the same way."""
+    """Writes what returns its arguments, called in the same way."""
     same = _write_identity(turning.arrays)
     if turning.name not in methods:
         return f"lambda {same}"
@@ -109,7 +111,7 @@ def _write_replacement(turning: _TurningCall, methods: Mapping[str, ast.Function
 
 
 def _write_identity(arrays: tuple[int, ...]) -> str:
-    """`x, *_, **__: x`: the parameters and the body of a function that hands back arguments at these places."""
+    """Writes `x, *_, **__: x`: parameters and body of a function that returns these arguments."""
     first = [f"a{at}" for at in range(max(arrays) + 1)]
     back = ", ".join(first[at] for at in arrays)
     return f"{', '.join(first)}, *_more, **_named: {f'({back})' if len(arrays) >= _PAIR else back}"

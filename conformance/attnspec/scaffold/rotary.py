@@ -1,4 +1,4 @@
-"""What `init` writes for a rotary embedding: how x lies, which parameter is what, and which features are a pair."""
+"""Finds how a rotary embedding is called, and writes its adapter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 
 ROTATE_NAME = "rotate"
 X_LAYOUTS: Mapping[str, str] = {"(B,H,T,D)": "{0}", "(B,T,H,D)": "{0}.swapaxes(1, 2)"}
-"""How x may lie, and how ours is brought there and back."""
+"""By layout of x, the Python that brings ours there and back."""
 PARAMETER_TEXTS: Mapping[str, tuple[str, ...]] = {
     "base": ("base",), "interleaved": ("interleaved", "not interleaved"),
     "rotary_width": ("rotary_width", "x.shape[-1] if rotary_width is None else rotary_width")}
@@ -48,9 +48,10 @@ _POSED_VALUES: Mapping[str, Any] = {"base": 500.0, "interleaved": True, "rotary_
 
 @dataclass(frozen=True, slots=True)
 class RotaryForm:
-    """How a rotary embedding is called. call: target and framework.  layout: of x.  positions: their name for it.
+    """How a rotary embedding is called.
 
-    bindings: by keyword, their parameter and what it is given.  pairs: the convention, where no parameter says it.
+    call: target and framework. positions: their name for it. layout: of x. bindings: by keyword,
+    their parameter and what it is given.  pairs: the convention, where no parameter says it.
     """
 
     call: CallForm
@@ -61,28 +62,29 @@ class RotaryForm:
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """Ours that it understands."""
+        """Returns our keywords that it understands."""
         return tuple(keyword for keyword, _, _ in self.bindings)
 
 
 def looks_rotary(callee: ExaminedCallable) -> bool:
-    """Whether its second parameter has one of the names that positions go by."""
+    """Says whether its second parameter has a usual name of positions."""
     second = callee.parameters[1:2]
     return not callee.is_class and any(normalise_name(each.name) in ROTARY[POSITIONS].parameters for each in second)
 
 
 def find_rotary_form(callee: ExaminedCallable, process: CalleeProcess) -> RotaryForm:
-    """How a rotary embedding is called. Raises TargetError where it answers rightly in no form."""
+    """Finds how a rotary embedding is called. Raises TargetError where no form is right."""
     form = next((form for form in _list_rotary_forms(callee, process) if form is not None), None)
     if form is None:
-        raise TargetError(f"{callee.target} looks like a rotary embedding, since its second parameter is "
-                          f"{callee.parameters[1].name!r}; but it turns no pairs of features by x (B,H,T,D) or "
-                          "(B,T,H,D) and positions (B,T). Write its adapter by hand: docs/writing-an-adapter.md.")
+        raise TargetError(f"{callee.target} looks like a rotary embedding, since its second "
+                          f"parameter is {callee.parameters[1].name!r}; but it turns no pairs of "
+                          "features by x (B,H,T,D) or (B,T,H,D) and positions (B,T). Write its "
+                          "adapter by hand: docs/writing-an-adapter.md.")
     return form
 
 
 def _list_rotary_forms(callee: ExaminedCallable, process: CalleeProcess) -> Iterator[RotaryForm | None]:
-    """Every layout in every framework: the form with all keywords that it was seen to understand, or None."""
+    """Lists, for every layout and framework, the form with its keywords, or None."""
     rest = callee.parameters[2:]
     needed = [each.name for each in rest if each.is_required]
     for lift in list_lifts(callee, process):
@@ -95,7 +97,7 @@ def _list_rotary_forms(callee: ExaminedCallable, process: CalleeProcess) -> Iter
 
 def _give_required(form: RotaryForm, rest: tuple[TheirParameter, ...],
                    needed: list[str]) -> Iterator[RotaryForm]:
-    """The form in every way to give the parameters without which it cannot be called; none if one is unknown."""
+    """Lists the form in every way to give its required parameters; none if one is unknown."""
     forms = [form]
     for parameter in (each for each in rest if each.name in needed):
         forms = [each for begun in forms for each in _list_bindings(begun, parameter)]
@@ -103,7 +105,7 @@ def _give_required(form: RotaryForm, rest: tuple[TheirParameter, ...],
 
 
 def _list_bindings(form: RotaryForm, parameter: TheirParameter) -> Iterator[RotaryForm]:
-    """The form with one parameter more, in every way in which it may be given."""
+    """Lists the form with one more parameter, in every way in which it may be given."""
     for keyword, expressions in PARAMETER_TEXTS.items():
         if normalise_name(parameter.name) in ROTARY[keyword].parameters and keyword not in form.keywords:
             for expression in expressions:
@@ -112,7 +114,7 @@ def _list_bindings(form: RotaryForm, parameter: TheirParameter) -> Iterator[Rota
 
 def _learn_parameters(form: RotaryForm, rest: tuple[TheirParameter, ...],
                       process: CalleeProcess) -> RotaryForm | None:
-    """The form with all parameters that it is right with; None if it is right in neither kind of pairs."""
+    """Adds all parameters that it is right with; None if it is right in neither kind of pairs."""
     for parameter in rest:
         if parameter.name not in {name for _, name, _ in form.bindings}:
             more = (each for each in _list_bindings(form, parameter) if _find_pairs(each, process) is not None)
@@ -122,7 +124,7 @@ def _learn_parameters(form: RotaryForm, rest: tuple[TheirParameter, ...],
 
 
 def _find_pairs(form: RotaryForm, process: CalleeProcess) -> str | None:
-    """The convention with which it is right, "" where a keyword says it; None where it is right with none."""
+    """Returns the convention with which it is right, "" where a keyword says it, or None."""
     if "interleaved" in form.keywords:
         return "" if _turns_rightly(form, process) else None
     known = (replace(form, pairs=pairs) for pairs in ("halves", "interleaved"))
@@ -130,7 +132,7 @@ def _find_pairs(form: RotaryForm, process: CalleeProcess) -> str | None:
 
 
 def _turns_rightly(form: RotaryForm, process: CalleeProcess, dtype: DType = DType.FLOAT32) -> bool:
-    """Whether it answers as the definition does: alone, and with each of its keywords."""
+    """Says whether it answers as the definition does, alone and with each of its keywords."""
     subject = process.load_source(write_rotary(form), ROTATE_NAME, form.call.lift)
     for problem in _list_problems(form, dtype):
         truth = expect_rotary(problem, assumed_precision(dtype),
@@ -154,7 +156,7 @@ def _list_problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
 
 
 def write_rotary(form: RotaryForm, folder: str = "") -> str:
-    """The whole module. Its function is called `rotate`. folder: what it is imported from, seen from the adapter's."""
+    """Writes a module with a function `rotate`.  folder: what it imports from, seen from there."""
     array, into = templates_of(form.call).array_type, X_LAYOUTS[form.layout]
     types = {keyword: ROTARY[keyword].annotation for keyword in form.keywords}
     typed = [f"{name}: {types[name]} = {_KEYWORD_DEFAULTS[name]}" for name in types]
@@ -167,13 +169,14 @@ def write_rotary(form: RotaryForm, folder: str = "") -> str:
              *break_call(f"return {find_alias(form.call)}(", given, end)]
     start = [f'"""`{form.call.module}.{form.call.name}` for attnspec.', "",
              "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:",
-             *(line for sentence in describe_rotary(form) for line in wrap_text(f"- {sentence}", hanging=2)), '"""']
+             *(line for sentence in describe_rotary(form) for line in wrap_text(f"- {sentence}", hanging=2)),
+             '"""']
     top = join_blocks([start, *write_imports(form.call, find_names(*lines), folder)], between=1)
     return "\n".join(join_blocks([top, lines])) + "\n"
 
 
 def describe_rotary(form: RotaryForm) -> Iterator[str]:
-    """One sentence a fact."""
+    """Describes the form, one sentence a fact."""
     yield f"It is a rotary embedding. It takes x {form.layout}, and positions (B,T) as {form.positions}."
     for keyword, parameter, expression in form.bindings:
         yield f"`{keyword}` is its {parameter}" + ("." if expression == keyword else f", given {expression}.")
@@ -182,7 +185,7 @@ def describe_rotary(form: RotaryForm) -> Iterator[str]:
 
 
 def write_rotary_entry(form: RotaryForm, process: CalleeProcess) -> str:
-    """The part of the manifest that speaks of the subject."""
+    """Writes the part of the manifest on the subject."""
     return "\n".join(_list_rotary_lines(form,
                                         [dtype for dtype in DType if _turns_rightly(form, process, dtype)])) + "\n"
 
@@ -190,9 +193,10 @@ def write_rotary_entry(form: RotaryForm, process: CalleeProcess) -> str:
 def _list_rotary_lines(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
     name = name_adapter(form.call)[1]
     yield from (f"  - id: {name}", f"    title: {form.call.module}.{form.call.name}",
-                f"    function: {name}:{ROTATE_NAME}",
-                "    kind: rotary")
-    yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
+                f"    function: {name}:{ROTATE_NAME}", "    kind: rotary")
+    if form.call.lift:
+        yield f"    lift: {form.call.lift}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"
     yield f"    claims: [{ROTARY_PROFILE}]"
-    yield from ((f"    conventions: {{{ROTARY_PAIRS}: {form.pairs}}}",) if form.pairs else ())
+    if form.pairs:
+        yield f"    conventions: {{{ROTARY_PAIRS}: {form.pairs}}}"

@@ -1,15 +1,16 @@
-"""Finds the form of a callable: one search, each step of which is proved by an answer.
+"""Finds the form of a callable by one search, each step of which an answer proves.
 
-A form says how arrays lie and what every parameter is given. Many are tried, the likeliest first (`function_forms`,
-`layers`): each is written as an adapter, called, and held against the definition (`trial_adapter`). The first that is
-right in two problems ends that.
+A form says how arrays lie and what every parameter is given. Many are tried, the likeliest first
+(`function_forms`, `layers`): each is written as an adapter, called, and compared with the
+definition (`trial_adapter`). The first that is right in two problems ends the search.
 
-Where none is right, these are tried in turn: one plain mistake that explains all numbers (`mistakes`); what the nearest
-answer suggests (`suggestions`); the layer with its rotation off (`turning`), before it adds its input, and without a
-bias of its own (`inner_bias`); and pages that are all full. Else TargetError says how near the search came.
+Where none is right, these are tried in turn: one plain mistake that explains all numbers
+(`mistakes`); what the nearest answer suggests (`suggestions`); the layer with its rotation off
+(`turning`), before it adds its input, and without a bias of its own (`inner_bias`); and pages that
+are all full. Else TargetError says how near the search came.
 
-A form that was found is completed: with a memory, with keywords by their names (`learning`) and by what they do
-(`unnamed`), with variants that must answer alike, and with doubts.
+The form that was found is completed: with a memory, with keywords by their names (`learning`) and
+by what they do (`unnamed`), with variants that must answer alike, and with doubts.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ from attnspec.scaffold.writing.telling import describe_call
 
 @dataclass(frozen=True, slots=True)
 class Pose:
-    """What a form may have to be put to: other lengths of our axes, as many keys as queries, float16, or one number
-    of heads and no other.
+    """Sizes and limits under which every form is tried. A pose sets other lengths of our axes, as
+    many keys as queries, float16, or one number of heads.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -72,14 +73,14 @@ class Pose:
     heads: int = 0
 
     def may_help(self, trier: Trier, *, is_class: bool) -> bool:
-        """Whether it says anything new. Other lengths are for functions; they and float16 are for what raises at the
-        usual ones, as kernels do.
+        """Says whether this pose can tell anything new. Other lengths are tried on functions
+        alone. They and float16 are tried on callees that raise at the usual ones, as kernels do.
         """
         has_raised = trier.nearest is not None and trier.nearest.progress is Progress.RAISED
         return not (self.sizes and is_class) and (has_raised or not (self.sizes or self.is_half))
 
     def apply_to(self, form: CallForm, trier: Trier) -> CallForm | None:
-        """The form in this pose; None where it says nothing new."""
+        """Returns the form in this pose, or None where the pose tells nothing new."""
         if not self.may_help(trier, is_class=form.is_class) or (
                 self.is_square and (form.attends_to_itself or form.limits.get("one_memory"))):
             return None  # where the memory is the query itself, any order of the two is right
@@ -91,9 +92,9 @@ class Pose:
 
 
 def _fix_heads(form: CallForm, heads: int) -> CallForm:
-    """The form for this number of heads alone."""
     fixed = replace(form, fixed_heads=heads, sizes={**form.sizes, "H": heads, "Hkv": heads})
-    return fixed.with_remarks(f"It reads the number of heads from its module, and takes {heads} only.")
+    said = f"It reads the number of heads from its module, and takes {heads} only."
+    return fixed.with_remarks(said)
 
 
 _OTHER_WIDTH = 12
@@ -101,7 +102,7 @@ _MOST_HEADS, _MOST_NUMBERS = 128, 4
 
 
 def _list_fixed_heads(callee: ExaminedCallable) -> Sequence[int]:
-    """What may be its number of heads: whole numbers of its module, those first whose names say so."""
+    """Lists the numbers of its module that may be its number of heads, likely names first."""
     named = sorted(callee.module_numbers, key=lambda name: ("head" not in name.lower(), name))
     likely = dict.fromkeys(callee.module_numbers[name] for name in named
                            if 1 < callee.module_numbers[name] <= _MOST_HEADS)
@@ -109,15 +110,16 @@ def _list_fixed_heads(callee: ExaminedCallable) -> Sequence[int]:
 
 
 _WIDE_SIZES, _LONG_SIZES = {"D": 64, "Dv": 64}, {"T": 128, "S": 256, "D": 64, "Dv": 64}
-"""What fused kernels take that take nothing small."""
+"""The sizes of fused kernels that take nothing small."""
 
 _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
-          *(Pose(sizes, is_square, is_half) for sizes in (_WIDE_SIZES, _LONG_SIZES) for is_square in (False, True)
-            for is_half in (False, True)))
+          *(Pose(sizes, is_square, is_half)
+            for sizes, is_square, is_half in itertools.product(
+                (_WIDE_SIZES, _LONG_SIZES), (False, True), (False, True))))
 
 
 def find_form(target: str, trier: Trier) -> CallForm:
-    """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
+    """Finds the form of a target. Raises TargetError, which says how far the search came."""
     callee, gathered = spread_inputs(trier.process.examine(target))
     trier.gathered_inputs = gathered
     try:
@@ -134,7 +136,7 @@ def find_form(target: str, trier: Trier) -> CallForm:
 
 def _find_right(callee: ExaminedCallable, trier: Trier,
                 change: Callable[[CallForm], CallForm] | None = None) -> CallForm | None:
-    """The first form that is right in any pose, whole. change: what is done to every form first."""
+    """Finds and completes the first form that is right in any pose, once it is changed so."""
     fixed = _list_fixed_heads(callee)
     for pose in (*_POSES[:2], *(Pose(heads=heads) for heads in fixed), *_POSES[2:]):
         for each in _list_forms(callee, trier, pose):
@@ -149,14 +151,14 @@ def _find_right(callee: ExaminedCallable, trier: Trier,
 
 
 def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form of a function with parameters of an aspect that finds out by itself how these are handed over; None
-    where none is right.
-    """
+    """Finds the form of a function with parameters that an aspect learns by trying, or None."""
     for part in load_parts("search"):
         ways, until = part.parameters_of(callee), trier.tried_count + part.MOST_TRIES
         for known in ways:
             for pose in (Pose(), Pose(_WIDE_SIZES, is_half=True)):
-                paged = filter(None, (pose.apply_to(form, trier) for form in list_paged_forms(known.callee, trier)))
+                posed = (pose.apply_to(form, trier)
+                         for form in list_paged_forms(known.callee, trier))
+                paged = filter(None, posed)
                 forms = itertools.chain(paged, _list_forms(known.callee, trier, pose))
                 if found := part.find_form(forms, known, _try_form, trier, until):
                     return _complete_form(found, known.callee, trier)
@@ -167,56 +169,56 @@ def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None
 
 
 def _find_with_mistake(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form in which one plain mistake explains all numbers, and a warning that says which."""
+    """Finds the form in which one plain mistake explains all numbers, with a warning."""
     for form in trier.mistaken_forms:
         if form.is_guess and not _is_right_at_two_widths(form, trier):
             continue
         says = MISTAKES[form.mistake].says
-        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not so: attnspec check "
-                   "judges it, and all else.")
+        warning = (f"WRONG: it is attention, but {says}. The adapter is written as if it were not "
+                   "so: attnspec check judges it, and all else.")
         return _complete_form(form.with_warning(warning), callee, trier)
     return None
 
 
 _KEYS_OF_TWO_PAGES = 8
-"""Keys that fill two of the pages in which a function is put its keys."""
+"""The number of keys that fill two pages of a trial."""
 
 
 def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form of a function that is right only where keys fill their pages, and a warning that says so."""
+    """Finds the form of a function that is right only with full pages, with a warning."""
     nearest = trier.nearest
     for form in () if callee.is_class else list_paged_forms(callee, trier):
         if found := _try_form(replace(form, sizes={**form.sizes, "S": _KEYS_OF_TWO_PAGES}), trier):
-            warning = ("WRONG: it is right only where all keys fill their pages: else it reads the rest of the last "
-                       "page. attnspec check judges it, and all else.")
+            warning = ("WRONG: it is right only where all keys fill their pages: else it reads "
+                       "the rest of the last page. attnspec check judges it, and all else.")
             return _complete_form(found.with_warning(warning), callee, trier)
     trier.nearest = nearest
     return None
 
 
 def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> CallForm:
-    """The form with its memory, all keywords and variants, and what is to be said of it."""
     parameters = all_parameters(callee)
-    several = limit_to_several_heads(form, trier)
-    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters,
-                       trier)
-    known = learn_unnamed(learn_keywords(told, parameters, trier), parameters, trier)
-    turned = judge_handed_angles(warn_of_inverted_mask(known, callee), parameters, trier)
-    judged = add_mode_variants(note_ragged_batches(turned, trier), parameters, trier)
-    return doubt_causality(warn_of_overflow(judged, trier), callee,
-                           [*callee.parameters, *callee.constructor_parameters, *callee.call_parameters])
+    called = parameters[Site.CALL]
+    every = [*callee.parameters, *callee.constructor_parameters, *callee.call_parameters]
+    form = hand_memory(limit_to_several_heads(form, trier), called, trier)
+    form = learn_unnamed(learn_keywords(form, parameters, trier), parameters, trier)
+    form = judge_handed_angles(warn_of_inverted_mask(form, callee), parameters, trier)
+    form = add_mode_variants(note_ragged_batches(form, trier), parameters, trier)
+    return doubt_causality(warn_of_overflow(form, trier), callee, every)
 
 
 def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form that is right once what its nearest answer suggests is done."""
+    """Finds the form that is right once a suggestion of its nearest answer is followed."""
     nearest, mistaken = trier.nearest, list(trier.mistaken_forms)
     for suggestion in list_suggestions(callee, nearest):
         trier.forget_nearest()
         trier.mistaken_forms.clear()
         seen = suggestion.callee
         found = _find_right(seen, trier, suggestion.change) or _find_with_mistake(seen, trier)
-        answers_now = trier.nearest is not None and trier.nearest.progress is Progress.OTHER_NUMBERS
-        if found is None and answers_now and nearest and nearest.progress < Progress.OTHER_NUMBERS:
+        now = trier.nearest
+        answers_now = now is not None and now.progress is Progress.OTHER_NUMBERS
+        answered_before = nearest is None or nearest.progress >= Progress.OTHER_NUMBERS
+        if found is None and answers_now and not answered_before:
             found = (_find_without_rotation(seen, trier) or _find_before_sum(seen, trier)
                      or _find_without_bias(seen, trier))
         if found is not None:
@@ -226,74 +228,82 @@ def _find_as_suggested(callee: ExaminedCallable, trier: Trier) -> CallForm | Non
 
 
 def _find_without_rotation(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form with the rotation of its queries and keys switched off; None where that is not what it does
-    otherwise.
-    """
+    """Finds the form with its rotation switched off; None if that is not what is wrong."""
     nearest = trier.nearest
     if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS or not callee.is_class:
         return None
     known, mistaken = replace(nearest.form, reading=None), list(trier.mistaken_forms)
     for switch in list_rotation_switches(known, all_parameters(callee), trier):
         trier.mistaken_forms.clear()
-        if found := _find_right(callee, trier, switch.switch_off) or _find_with_mistake(callee, trier):
+        found = (_find_right(callee, trier, switch.switch_off)
+                 or _find_with_mistake(callee, trier))
+        if found:
             return judge_without_rotation(found, switch, trier)
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     return None
 
 
 def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form of a layer that adds its input, judged before that; None where it does not."""
+    """Finds the form of a layer that adds its input, judged before the sum; else None."""
     nearest = trier.nearest
-    if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS or not find_output_projection(nearest.form):
+    if nearest is None or nearest.progress is not Progress.OTHER_NUMBERS:
+        return None
+    if not find_output_projection(nearest.form):
         return None
     mistaken = list(trier.mistaken_forms)
     trier.mistaken_forms.clear()
-    found = (_find_right(callee, trier, lambda form: replace(form, judged_part=find_output_projection(form)))
-             or _find_with_mistake(callee, trier))
+    found = _find_right(callee, trier,
+                        lambda form: replace(form, judged_part=find_output_projection(form)))
+    found = found or _find_with_mistake(callee, trier)
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
     if not found or not found.judged_part or not adds_its_input(found, trier):
         return None
-    return found.with_remarks(f"It adds its input (a residual). Judged is what its {found.judged_part} returns, to "
-                              "which nothing is added: that the sum is right was seen in one case.")
+    return found.with_remarks("It adds its input (a residual). Judged is what its "
+                              f"{found.judged_part} returns, to which nothing is added: that the "
+                              "sum is right was seen in one case.")
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The nearest form without the bias by position that it adds of its own. Raises TargetError, which says what it
-    adds, where that cannot be switched off; None where it adds none.
-    """
+    """Finds the nearest form without a bias of its own, or None. Raises TargetError."""
     nearest = trier.nearest
-    bias = measure_bias(nearest.form, trier) if nearest and nearest.progress is Progress.OTHER_NUMBERS else None
+    bias = None
+    if nearest is not None and nearest.progress is Progress.OTHER_NUMBERS:
+        bias = measure_bias(nearest.form, trier)
     if nearest is None or bias is None:
         trier.nearest = nearest
         return None
     unread = replace(nearest.form, reading=None)
     for off, how in list_bias_switches(unread, all_parameters(callee), trier):
         if found := _try_form(off, trier):
-            said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that everything else is "
-                    "judged. With it, it was right in the one case that was tried.")
+            said = (f"WITHOUT ITS BIAS: it adds {bias.words}. Its {how} in the adapter, so that "
+                    "everything else is judged. With it, it was right in the one case that was "
+                    "tried.")
             whole = _complete_form(found.with_warning(said), callee, trier)
             if not bias.has_one_slope:
                 return whole
-            doubt = "ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each head has its own."
+            doubt = ("ONE SLOPE FOR ALL HEADS: where positions are told by slopes (ALiBi), each "
+                     "head has its own. Is that meant?")
             demanded = (*whole.demanded_keywords, "alibi_slopes")
-            return replace(whole, demanded_keywords=demanded).with_warning(f"{doubt} Is that meant?")
+            return replace(whole, demanded_keywords=demanded).with_warning(doubt)
     raise TargetError(
-        f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. attnspec would judge it with "
-        "that switched off: keep it in a buffer of the module, let a flag switch it off, or let a parameter "
-        "(`alibi_slopes`, or `bias`) hand it over, which is judged too.")
+        f"{callee.target} is attention ({describe_call(nearest.form)}) with {bias.words}. "
+        "attnspec would judge it with that switched off: keep it in a buffer of the module, let a "
+        "flag switch it off, or let a parameter (`alibi_slopes`, or `bias`) hand it over, which "
+        "is judged too.")
 
 
 def _try_contiguous(form: CallForm, trier: Trier) -> CallForm | None:
-    """With its arrays in plain order, where it has asked for that."""
+    """Tries the form with its arrays in plain order, if the callee has asked for that."""
     if not trier.asks_contiguous or form.lift != "torch" or form.is_class:
         return None
     return _try_form(replace(form, is_contiguous=True), trier)
 
 
 def _is_right_at_two_widths(form: CallForm, trier: Trier) -> bool:
-    """Whether it is right, too, where it is made with another width, number of heads and width of a head."""
-    return trier.is_right(form, plain_problem(form, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1, D=_OTHER_WIDTH,
-                                              Dv=_OTHER_WIDTH))
+    """Says whether the form is right with another width, number of heads and head width too."""
+    return trier.is_right(form,
+                          plain_problem(form, H=CROSS_SIZES.H + 1, Hkv=CROSS_SIZES.H + 1,
+                                        D=_OTHER_WIDTH, Dv=_OTHER_WIDTH))
 
 
 def _list_forms(callee: ExaminedCallable, trier: Trier, pose: Pose) -> Iterator[CallForm]:
@@ -309,19 +319,20 @@ def _list_forms(callee: ExaminedCallable, trier: Trier, pose: Pose) -> Iterator[
 
 
 def all_parameters(callee: ExaminedCallable) -> Parameters:
-    """Of its call, and of its constructor if it is a class."""
+    """Returns the parameters of its call, and of its constructor if it is a class."""
     if callee.is_class:
         return {Site.CALL: callee.call_parameters, Site.CONSTRUCTOR: callee.constructor_parameters}
     return {Site.CALL: callee.parameters}
 
 
 def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
-    """The form if it answers rightly, in whatever way the output is read; also with another scale, or always causal."""
+    """Returns the form that is right, with any output, default scale and causality; or None."""
     problem = plain_problem(form)
     returned = trier.call_raw(form, problem)
     if returned is None:
         return None
-    outputs = trier.find_outputs(form, returned, problem, next(list_expected(problem, "")).output.shape)
+    shape = next(list_expected(problem, "")).output.shape
+    outputs = trier.find_outputs(form, returned, problem, shape)
     always = form.made_always_causal
     for known in (form, *_list_other_scales(form), always, *_list_other_scales(always)):
         problem_of_it = plain_problem(known)
@@ -336,54 +347,66 @@ def _try_form(form: CallForm, trier: Trier) -> CallForm | None:
     return None
 
 
-_SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as those of T5 are, "
-                      "multiply `w_query` by what is missing, in the adapter.")
+_SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as "
+                      "those of T5 are, multiply `w_query` by what is missing, in the adapter.")
 
 
 def _list_other_scales(form: CallForm) -> Iterator[CallForm]:
-    """The form with each default scale that a library may have."""
-    is_layer = form.kind is Kind.LAYER
+    """Lists the form with each default scale that a library may have."""
+    end = _SCALED_IN_WEIGHTS if form.kind is Kind.LAYER else "."
     for name in OTHER_SCALES:
-        said = f"Its default scale is {name}, not 1/sqrt(D){_SCALED_IN_WEIGHTS if is_layer else '.'}"
+        said = f"Its default scale is {name}, not 1/sqrt(D){end}"
         yield replace(form, default_scale=name).with_remarks(said)
 
 
 def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput],
                   trier: Trier) -> None:
-    """What is nearest to the definition as it is, with what would make it right."""
+    """Keeps the output that is nearest to the definition, with what would make it right."""
     truth = next(list_expected(problem, ""))
     for output in outputs:
-        without_input = output.array - problem.query if output.array.shape == problem.query.shape else output.array
+        without_input = output.array
+        if output.array.shape == problem.query.shape:
+            without_input = output.array - problem.query
         adds_input = truth.gap(without_input)[0] <= tolerance_of(problem.dtype)
-        said = "; it adds its input (a residual), without which it would be right" if adds_input else ""
+        said, distance = "", 0.0
+        if adds_input:
+            said = "; it adds its input (a residual), without which it would be right"
+        else:
+            distance = measure_unlikeness(truth, output.array)
         if DESTINATION in form.arguments.values() and np.isnan(output.array).any():
-            said = "; it was handed an array full of NaN to write into: it leaves some there, or adds to it"
-        distance = 0.0 if adds_input else measure_unlikeness(truth, output.array)
+            said = ("; it was handed an array full of NaN to write into: it leaves some there, "
+                    "or adds to it")
         trier.keep_attempt(Attempt(replace(form, reading=output.reading), Progress.OTHER_NUMBERS,
                                    f"its output is {truth.gap(output.array)[1]}{said}", distance))
 
 
 def _describe_failure(callee: ExaminedCallable, trier: Trier) -> str:
-    """What was tried, the nearest of it, and what stood against that."""
+    """Says what was tried, which form came nearest, and what stood against it."""
     known = all_parameters(callee)
     if not any(known.values()):
-        return (f"{callee.target} names no parameters, as a function that a decorator returns without "
-                "@functools.wraps(function). Name them, in a wrapper if it is not yours.")
+        return (f"{callee.target} names no parameters, as a function that a decorator returns "
+                "without @functools.wraps(function). Name them, in a wrapper if it is not yours.")
     unknown = [each.name for at, listed in known.items() for each in find_unknown(listed, at)]
-    said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
-    return (f"{callee.target} does not compute attention in any of the {trier.tried_count} forms that were "
-            f"tried.{_describe_nearest(trier.nearest)}{said}{_describe_numbers(callee)} "
+    said = ""
+    if unknown:
+        said = (f" What its {' and '.join(unknown)} means could not be found out, and it has no "
+                "default.")
+    return (f"{callee.target} does not compute attention in any of the {trier.tried_count} forms "
+            f"that were tried.{_describe_nearest(trier.nearest)}{said}{_describe_numbers(callee)} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")
 
 
 def _describe_nearest(nearest: Attempt | None) -> str:
-    return "" if nearest is None else f" Nearest is {describe_call(nearest.form)}; but {nearest.objection}."
+    if nearest is None:
+        return ""
+    return f" Nearest is {describe_call(nearest.form)}; but {nearest.objection}."
 
 
 def _describe_numbers(callee: ExaminedCallable) -> str:
-    """What to do about sizes that it takes from its module; empty where it takes none."""
+    """Says what to do about sizes that the callee reads from its module; often empty."""
     if not callee.module_numbers:
         return ""
     read = " and ".join(f"{name} = {number}" for name, number in callee.module_numbers.items())
-    return (f" It reads {read} from its module, and it was tried with other sizes: if that is the number of heads or a "
-            f"width, make it a parameter (`num_heads={next(iter(callee.module_numbers))}`).")
+    return (f" It reads {read} from its module, and it was tried with other sizes: if that is the "
+            "number of heads or a width, make it a parameter "
+            f"(`num_heads={next(iter(callee.module_numbers))}`).")

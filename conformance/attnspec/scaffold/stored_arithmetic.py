@@ -1,5 +1,7 @@
-"""What arithmetic stores in a half dtype, measured: every step of it, exponentials and their sum among them (precision
-class G4); or the log-sum-exp of which weights are made, exp(logit - lse), whose rounding moves a whole row alike.
+"""Measures what arithmetic stores in a half dtype.
+
+It may store every step, exponentials and their sum among them (precision class G4); or the
+log-sum-exp of which weights are made, exp(logit - lse), whose rounding moves a whole row alike.
 """
 
 from __future__ import annotations
@@ -29,21 +31,17 @@ ClassWords = Mapping[str, str | int]
 STEPWISE_GRADE = "G4"
 """The class in which every step is stored."""
 _USUAL_GRADE = "G3"
-"""The class that a function is taken for which declares nothing: its softmax is wider."""
+"""The class of a function that declares nothing: its softmax is wider."""
 _SMALL_WEIGHT = 0.375
-"""The weight of a key behind the first, in steps of the dtype at 1. A sum of 1 and something below half a step is 1
-where it is stored; a first weight that lacks more than a quarter of a step is not 1. This lies half way.
-"""
+"""A later key's weight, in steps at 1: half way between what shows in the sum and in a weight."""
 _MANY_WEIGHTS = 65
-"""So many keys, the first of them heavy: the others together weigh 24 steps, and nothing where each sum is stored."""
+"""So many keys that those behind the first weigh 24 steps, or nothing if each sum is stored."""
 
 
 def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
-    """The class of a subject that stores every step in a half dtype, as NumPy and JAX compute where nobody widens
-    anything; empty where it is not so.
-
-    That is measured: its sum of exponentials is seen to be stored, or class G3 does not explain generic entries; and
-    the class that is told does.
+    """Measures the class of a subject that stores every step in a half dtype; empty where it does
+    not. NumPy and JAX compute so where nothing is widened. Its sum of exponentials is seen to be
+    stored, or class G3 does not explain generic entries; and the returned class does.
     """
     if not DTYPES[dtype].is_half:
         return {}
@@ -59,21 +57,19 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
 
 
 def _fit_panel(asker: Asker, classes: Sequence[ClassWords]) -> list[Fit]:
-    """How well each class explains answers to generic entries, of every family where the subject takes a problem of so
-    many heads; empty where it answers none.
-    """
+    """Fits each class to answers to generic entries; empty where none is answered."""
     for problem in _list_panels(asker):
         output = _ask_output(asker, problem)
         if output is not None:
             width = asker.subject.scale_width(problem)
             precisions = (declared_precision({**words, "reason": "measured"}, asker.dtype) for words in classes)
-            return [fit_class(problem, output, each, name=str(each), conventions={}, scale_width=width,
-                              false_alarm=GRADE_ALARM) for each in precisions]
+            return [fit_class(problem, output, each, name=str(each), conventions={},
+                              scale_width=width, false_alarm=GRADE_ALARM) for each in precisions]
     return []
 
 
 def _list_panels(asker: Asker) -> Iterator[Problem]:
-    """Problems of generic entries; the last has the nearest lengths that the subject takes, and one family."""
+    """Lists problems of generic entries; the last has the nearest lengths that are taken."""
     limits, panel = asker.subject.declaration.limits, domain(kind="panel")
     for sizes in shapes_for(panel, limits, Effort.GLANCE):
         recipe = Recipe(sizes, panel.families, "none", frozenset(), seed=1)
@@ -82,11 +78,8 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
 
 
 def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
-    """Whether the first key weighs 1 in a half dtype, where in float32 it is seen that each of the others weighs more
-    than a quarter of a step, and less than half of one.
-
-    With two keys, a row's sum is rounded before weights are divided by it; with many, whose weights are many steps
-    together, the running sum is, key by key.
+    """Says whether a half dtype gives the first key a weight of 1, though float32 sees the others.
+    Two keys show that a row's sum is rounded before it divides; many, that the running sum is.
     """
     exact, stored = (_ask_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
     if exact is None or stored is None or not (exact > 0).all():
@@ -96,9 +89,7 @@ def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
 
 
 def _ask_first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
-    """(B,H): the weight of the first key in the last row, where each other of some keys weighs next to nothing; None
-    where the subject does not say it.
-    """
+    """Asks for the weight (B,H) of the first key in the last row, beside tiny ones; or None."""
     T, S = asker.fit_lengths(keys, keys)
     if T < 1 or keys > S:
         return None
@@ -114,12 +105,12 @@ def _ask_first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
 
 
 def _unit_step(dtype: DType) -> float:
-    """Between 1 and the next number of a dtype."""
+    """Returns the step between 1 and the next number of a dtype."""
     return 2 * DTYPES[dtype].roundoff
 
 
 def _ask_output(asker: Asker, problem: Problem) -> Array | None:
-    """(B,H,T,Dv), or None where the subject gives none."""
+    """Asks for the output (B,H,T,Dv); None where the subject gives none."""
     try:
         return asker.ask_output(problem)
     except (NotAsked, Failed):
@@ -129,14 +120,13 @@ def _ask_output(asker: Asker, problem: Problem) -> Array | None:
 HEAD_WIDTH = 4
 """The width of a head, whose scale is a power of two."""
 _LARGE_LOGITS, _LARGE_IN_HALF = 1024, 64
-"""Logits that float32, and half dtypes, hold exactly, beside which the logarithm of a number of keys is rounded."""
+"""Logits that float32, and half dtypes, hold exactly, unlike these plus a logarithm."""
 _KEY_COUNTS = range(3, 40)
 
 
 def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
-    """Whether all weights of a row are larger or smaller by just what a log-sum-exp loses that is stored in this dtype.
-
-    All logits are alike and all values are 1, so that the output is 1 if weights are divided by their sum.
+    """Says whether a row's weights are off by just what a log-sum-exp loses that is stored in this
+    dtype: alike logits and values of 1 give 1 where weights are divided by their sum.
     """
     if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter_for(TABLE):
         return False
@@ -156,7 +146,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
 
 def _measure_rounding(large: int, S: int, dtype: DType) -> float:
-    """By what share the weights of S keys, whose logits are this large, grow if their log-sum-exp is rounded."""
+    """Returns how far weights of S equal logits grow, as a share, if their lse is rounded."""
     exact = np.longdouble(large) + np.log(np.longdouble(S))
     stored = np.longdouble(np.asarray(exact, np.float64).astype(numpy_dtype(dtype)).astype(np.float64))
     return float(np.expm1(exact - stored))

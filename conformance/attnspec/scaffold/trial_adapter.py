@@ -1,4 +1,4 @@
-"""Whether a form is right: its adapter is written, loaded where the callee lives, and put telling problems."""
+"""Tries a form: writes its adapter, loads it where the callee lives, and compares its answers."""
 
 from __future__ import annotations
 
@@ -51,17 +51,16 @@ from attnspec.subjects.target import list_offered_keywords
 
 LimitValues = Mapping[str, bool | int | str]
 MOST_DEATHS = 5
-"""How often the callee's process may end before the search does: each time it is started anew."""
+"""How often the callee's process may die before the search ends; it is restarted each time."""
 _LARGEST_SIDE = 64
-"""Of a square of tokens."""
 _COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
-"""What makes a part of a message bold or red on a terminal."""
+"""Matches what makes a part of a message bold or red on a terminal."""
 _DEEPEST_OUTPUT = 2  # steps to an output in what comes back
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadOutput:
-    """An array that may be the output, as it lies among ours, and how it is read."""
+    """An array that may be the output, in our layout, and how it is read."""
 
     reading: OutputPlace
     array: Array
@@ -78,9 +77,10 @@ class Progress(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is.
+    """A form that is not right.
 
-    is_refusal: whether it raises in words that say what it does not take.
+    progress: how far it came.  objection: what stands against it.  unlikeness: how unlike the
+    truth its output is.  is_refusal: whether it raises in words that say what it does not take.
     """
 
     form: CallForm
@@ -91,17 +91,18 @@ class Attempt:
 
     @property
     def nearness(self) -> tuple[int, float]:
-        """Greater is nearer. In millionths: rounding, which differs between machines, decides nothing."""
+        """Ranks attempts, nearer is greater, in millionths: rounding decides nothing."""
         return self.progress, -round(self.unlikeness, 6)
 
 
 @dataclass(slots=True)
 class Trier:
-    """Writes adapters and asks them, where the callee lives. tried_count: how many.  nearest: of those not right.
+    """Writes adapters and calls them where the callee lives.
 
-    mistaken_forms: forms that one plain mistake explains, the plainest first. death_count: how often the callee's
-    process has ended.  asks_contiguous: whether it has raised for want of plain order. gathered_inputs: how a class
-    takes all its inputs in one parameter.
+    tried_count: how many were tried.  nearest: the nearest attempt that is not right.
+    mistaken_forms: forms that one plain mistake explains, the plainest first.  death_count: how
+    often the callee's process has died.  asks_contiguous: whether it has raised for want of plain
+    order.  gathered_inputs: how a class takes all its inputs in one parameter.
     """
 
     process: CalleeProcess
@@ -115,11 +116,11 @@ class Trier:
     _known_mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
     def forget_nearest(self) -> None:
-        """Look for the nearest anew. A method, so that mypy goes on checking what is done with the next."""
+        """Forgets the nearest attempt; a method, so that mypy checks the next one."""
         self.nearest = None
 
     def load_adapter(self, form: CallForm) -> Subject:
-        """The adapter of the form, loaded. Raises TargetError."""
+        """Writes and loads the adapter of a form. Raises TargetError."""
         subject = self.process.load_source(write_source(form), ADAPTER_NAME, form.lift)
         limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
         limits = narrowed_by(limits, _list_form_refusals(form))
@@ -127,7 +128,7 @@ class Trier:
         return replace(subject, declaration=replace(declaration, keywords=list_offered_keywords(declaration)))
 
     def call_raw(self, form: CallForm, problem: AnyProblem) -> ReturnedTree | None:
-        """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
+        """Returns what the callee returns; None also where it raises, which is kept."""
         self.tried_count += 1
         subject = self.load_adapter(form)
         callee = subject.callee
@@ -146,41 +147,43 @@ class Trier:
         return None if whole.type_name == "NoneType" else whole
 
     def call_born(self, form: CallForm) -> ReturnedTree | None:
-        """What a layer that nothing is filled into returns, its parameters: asked once for each way to make it."""
+        """Returns the parameters of an unfilled layer; it is called once for each construction."""
         text = write_source(form)
         if text not in self._born_trees:
             self._born_trees[text] = self.call_raw(form, plain_problem(form))
         return self._born_trees[text]
 
     def _note_death(self, form: CallForm, died: SubjectDied) -> None:
-        """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""
+        """Keeps a death as an attempt. Raises TargetError after too many, or for a timeout."""
         self.death_count += 1
         if died.verdict is Verdict.TIMED_OUT:
             raise TargetError(f"{died}. It was given this form: {describe_call(form)}.")
         if self.death_count >= MOST_DEATHS:
             last = (died.stderr.strip().splitlines() or [""])[-1]
-            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in {self.death_count} of "
-                              f"{self.tried_count} forms that were tried{last and f': {last}'}")
+            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in "
+                              f"{self.death_count} of {self.tried_count} forms that were "
+                              f"tried{last and f': {last}'}")
         self.keep_attempt(Attempt(form, Progress.RAISED, str(died)))
 
     def find_outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,
                      shape: tuple[int, ...]) -> list[ReadOutput]:
-        """What in what came back may be the output: every array that some way back brings into this shape."""
+        """Lists every array that some layout brings into this shape, and so may be the output."""
         backs = [each for each in OUTPUT_LAYOUTS[form.kind] if each.shape == EQUAL_LENGTHS_SHAPE or not form.is_packed]
         found = [ReadOutput(OutputPlace("".join(path), PACKED_LAYOUT if form.is_packed else back), output)
                  for path, array in _list_float_arrays(returned) for back in backs
                  if (output := _bring_back(back, array, problem)) is not None and output.shape == shape]
         if not found:
             shapes = " and ".join(str(part.shape) for part in _list_shallow_arrays(returned))
-            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
-                                                        f"of which nothing can be read as {shape}"))
+            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, "it returns "
+                                                                f"{shapes or returned.type_name}, "
+                                                                "of which nothing can be read as "
+                                                                f"{shape}"))
         return found
 
     def find_weights(self, returned: ReturnedTree, problem: AnyProblem, *,
                      are_weights: bool = True) -> Iterator[tuple[str, OutputLayout, LimitValues]]:
-        """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
-
-        are_weights: whether their rows have to sum to 1, as those of logits do not.
+        """Finds weights in what came back: their path, the layout, and a limit. are_weights:
+        whether their rows have to sum to 1, as those of logits do not.
         """
         sizes = problem.sizes
         shapes: Mapping[tuple[int, ...], LimitValues] = {
@@ -195,7 +198,7 @@ class Trier:
 
     def find_log_sum_exps(self, returned: ReturnedTree,
                           problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
-        """Where in what came back something has the shape of log-sum-exps: the path, the way back, and (B,H,T)."""
+        """Finds arrays like log-sum-exps: their path, the layout, and the array (B,H,T)."""
         sizes = problem.sizes
         for path, array in _list_float_arrays(returned):
             for back in LSE_LAYOUTS:
@@ -204,7 +207,7 @@ class Trier:
                     yield "".join(path), back, found
 
     def answer(self, form: CallForm, problem: AnyProblem) -> SubjectAnswer | None:
-        """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
+        """Returns the adapter's answer; None if it is not usable, which is kept as an attempt."""
         self.tried_count += 1
         subject = self.load_adapter(form)
         try:
@@ -221,9 +224,9 @@ class Trier:
         return None
 
     def is_right(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> bool:
-        """Whether it answers as the definition does, under one convention or another; rows that see nothing aside.
-
-        scale: of what a layer computes, where attention itself is put to it.
+        """Says whether a form answers as the definition does, under one convention or another.
+        Rows that see no key are left out.  scale: that of what a layer computes, where attention
+        itself is put to it.
         """
         answer = self.answer(form, problem)
         if answer is None:
@@ -240,13 +243,13 @@ class Trier:
 
     def find_wrong(self, form: CallForm, problem: AnyProblem,
                    scale: float | None = None) -> Attempt | None:
-        """How a form fails at a problem; None where it is right. What failed before counts no longer."""
+        """Forgets the nearest attempt, and returns how a form fails at a problem, if it does."""
         self.nearest = None
         return None if self.is_right(form, problem, scale) else self.nearest
 
     def keep_mistaken(self, form: CallForm, problem: AnyProblem,
                       outputs: list[ReadOutput]) -> None:
-        """Remember the form if a plain mistake explains one of its outputs; also always causal."""
+        """Keeps the form, or its causal form, if a plain mistake explains one of its outputs."""
         for known, posed in ((form, problem), (form.made_always_causal, problem.but(causal=True))):
             for name, told in self._find_mistakes(posed):
                 for output in outputs:
@@ -254,9 +257,7 @@ class Trier:
                         self._keep_mistake(replace(known, reading=output.reading, mistake=name))
 
     def _find_mistakes(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
-        """The function `expected_mistakes`, asked once for each problem of three inputs and perhaps the causal flag:
-        hundreds of forms are put to the same few.
-        """
+        """Returns `expected_mistakes`, computed once for each of the few problems of a search."""
         arrays = problem.params if isinstance(problem, LayerProblem) else {}
         inputs = (problem.query, problem.key, problem.value, *arrays.values())
         told = (problem.dtype, problem.sizes, problem.causal, *arrays,
@@ -266,9 +267,7 @@ class Trier:
         return self._known_mistakes[told]
 
     def explain(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
-        """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
-        `is_right`.
-        """
+        """Names the plain mistake that explains a form's answer.  scale: see `is_right`."""
         answer = self.answer(form, problem)
         posed = problem if scale is None else problem.but(scale=scale)
         if answer is None:
@@ -278,9 +277,7 @@ class Trier:
                      if told.gap(output)[0] <= tolerance_of(problem.dtype)), "")
 
     def _keep_mistake(self, form: CallForm) -> None:
-        """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a
-        mistake.
-        """
+        """Keeps a form whose mistake explains two problems, unless as plain a one is known."""
         ranks = list(MISTAKES)
         if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken_forms):
             return
@@ -288,22 +285,20 @@ class Trier:
             self.mistaken_forms.insert(0, form)
 
     def keep_attempt(self, attempt: Attempt) -> None:
-        """Remember it if it is nearer than all before."""
+        """Keeps an attempt if it is nearer than all before."""
         self.asks_contiguous |= attempt.progress is Progress.RAISED and "contiguous" in attempt.objection
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
 
 
 def _list_meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
-    """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
+    """Lists what a problem may mean to a form: if always causal, a mask may replace the flag."""
     is_either = form.is_always_causal and {"mask", "causal"} <= problem.keywords
     return (problem, problem.but(causal=False)) if is_either else (problem,)
 
 
 def _describe_raised(raised: SubjectRaised) -> str:
-    """What it raises; with the condition where that is all that an `assert` says, and with the second line of a message
-    whose first one only introduces it.
-    """
+    """Describes an exception, with the condition of an `assert` that has no message."""
     if raised.is_mute and raised.says_why:
         return f"it raises {raised} ({raised.statement})"
     words = str(raised).partition(": ")[2]
@@ -313,7 +308,7 @@ def _describe_raised(raised: SubjectRaised) -> str:
 
 
 def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
-    """The sizes that a form does not take."""
+    """Lists the sizes that a form does not take."""
     squares = ", ".join(str(side**2) for side in range(1, _LARGEST_SIDE + 1))
     refusals = (
         (f"H ≠ {form.fixed_heads}", form.fixed_heads), ("Hkv ≠ 1", form.one_kv_head),
@@ -325,20 +320,18 @@ def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
 
 
 def _list_shallow_arrays(returned: ReturnedTree) -> Iterator[ReturnedArray]:
-    """The arrays that are not deep inside."""
+    """Lists the arrays that are not deep inside."""
     return (part for part in returned.parts if len(part.path) <= _DEEPEST_OUTPUT)
 
 
 def _list_float_arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
-    """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
+    """Lists path and array of all floats that came back, of any shape, as float64."""
     return ((part.path, part.array.astype(np.float64)) for part in _list_shallow_arrays(returned)
             if part.array is not None)
 
 
 def _lay_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
-    """Query (B,H,T,D), key and value as the adapter takes them, what it is given beside them whatever is in use, and
-    how what belongs to their entries lies.
-    """
+    """Lays out query (B,H,T,D), key and value for the adapter, with what is passed beside them."""
     arrays = {name: getattr(problem, name) for name in ARRAY_NAMES}
     if TABLE in declared.given and isinstance(problem, Problem):
         multiple = declared.limits.page_multiple
@@ -352,12 +345,12 @@ def _lay_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, A
 
 
 def list_layer_arguments(problem: AnyProblem) -> Mapping[str, object]:
-    """What a layer is handed beside its inputs; nothing for attention."""
+    """Returns what a layer is passed beside its inputs; nothing for attention."""
     return {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
 
 
 def _bring_back(back: OutputLayout, array: Array, problem: AnyProblem) -> Array | None:
-    """The array as it would lie among ours, such as (B,H,T,Dv); None where it has another shape."""
+    """Brings an array into our layout, such as (B,H,T,Dv); None where its shape differs."""
     sizes = problem.sizes
     out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
     width = sizes.H * sizes.Dv if out is None else int(out.shape[1])  # of a layer that projects its output

@@ -1,5 +1,7 @@
-"""A rotary embedding inside of a layer: switched off, so that everything else is judged, and judged where it is on by
-what needs no definition: turned alike at all places, nothing changes; and steps give what the whole gives.
+"""Switches off a rotary embedding inside of a layer, so that everything else is judged.
+
+With the rotation on, it judges what needs no definition: turning all places alike changes nothing,
+and steps give what the whole gives.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ _ROTATION_FLAG = re.compile(r"rope|rotary|rotat")
 
 @dataclass(frozen=True, slots=True)
 class RotationSwitch:
-    """A way to turn by nothing. says: what is done.  switch_off: the form with it.  quarter_turn: tensors that are
-    filled otherwise, so that everything is turned by a quarter, exactly; empty where nothing does that.
+    """A way to switch off a rotation.
+
+    says: what is done.  switch_off: changes a form so.  quarter_turn: tensors, and what fills them
+    so that everything is turned by a quarter, exactly; empty where nothing does that.
     """
 
     says: str
@@ -41,7 +45,7 @@ class RotationSwitch:
 
 def list_rotation_switches(form: CallForm, parameters: Parameters,
                            trier: Trier) -> Iterator[RotationSwitch]:
-    """Every way in which a layer may let its rotation be switched off. form: the nearest, as far as it is known."""
+    """Lists the ways in which a layer, in its nearest form, may switch off its rotation."""
     for at, listed in parameters.items():
         for each in listed:
             if each.default is True and _ROTATION_FLAG.search(normalise_name(each.name)):
@@ -61,7 +65,7 @@ def list_rotation_switches(form: CallForm, parameters: Parameters,
 
 
 def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallForm]:
-    """What gives a parameter this, in the call or in the constructor."""
+    """Makes a change that passes this to a parameter of the call or of the constructor."""
     def give(form: CallForm) -> CallForm:
         if at is Site.CALL:
             return replace(form, arguments={**form.arguments, name: text}, even_heads=True)
@@ -71,7 +75,7 @@ def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallF
 
 
 def _list_tensor_switches(names: list[str]) -> Iterator[RotationSwitch]:
-    """By the tensors that a module keeps: cosines and sines, complex numbers, or frequencies."""
+    """Lists switches by a module's tensors: cosines and sines, complex numbers, or frequencies."""
     cosines, sines, numbers, frequencies = (
         [name for name in names if pattern.search(normalise_name(name.rpartition(".")[2]))]
         for pattern in (_COSINE_NAME, _SINE_NAME, _COMPLEX_NAME, _FREQUENCY_NAME))
@@ -100,9 +104,7 @@ def _fill_tensors(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A form that is handed cosines of 1 and sines of 0, apart or as a pair: what is said of that, and the variant that
-    turns by a quarter.
-    """
+    """Adds a quarter-turned variant to a form whose cosines are 1 and sines 0, and a remark."""
     means = find_roles(parameters[Site.CALL], Site.CALL)
     handed = {name: text for name, text in form.arguments.items() if means.get(name) in ("cosines", "sines", "angles")}
     both = " ".join(handed.values())
@@ -112,18 +114,19 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
                  for name, text in handed.items()}
     turned = replace(form, arguments={**form.arguments, **exchanged}, even_heads=True, variants={})
     listed = _join_names([*handed])
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
-            "else is its caller's.")
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is "
+            "judged. What they are else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _add_turned_variant(known, turned, trier)
 
 
 def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
-    """A form that is right with its rotation switched off: what is said of that, the variant that turns by a quarter,
-    and whether its positions go on behind a cache.
+    """Judges a form that is right with its rotation switched off. A warning says so; a variant
+    turns by a quarter; and positions have to go on behind a cache.
     """
-    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
-            f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
+    said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is "
+            "judged. What the angles are is not: judge its rotary embedding by itself "
+            "(docs/serving.md).")
     form = form.with_warning(said)
     form = form if switch.quarter_turn else _check_distances(form, trier)
     form = _check_turned_steps(form, trier)
@@ -133,35 +136,30 @@ def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier)
 
 
 def _check_distances(form: CallForm, trier: Trier) -> CallForm:
-    """The form; with a warning where its rotation, once it is on, turns equal tokens so that their weights do not
-    depend on their distance alone.
-    """
+    """Adds a warning if equal tokens, once turned, are not weighed by distance alone."""
     if not form.replacements and not form.filled_tensors:
         return form
     if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}),
                            trier) is not False:
         return form
-    warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
-               "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
-               "check does not judge that.")
+    warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and "
+               "the same key do not weigh by their distance alone. Queries and keys are not "
+               "turned alike, or from other places. attnspec check does not judge that.")
     return form.with_warning(warning)
 
 
 def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
-    """With a variant that turns by a quarter, and a warning where it answers otherwise."""
+    """Adds a variant that turns by a quarter, and a warning where it answers otherwise."""
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
-        return replace(form, variants={**form.variants, QUARTER_TURN: variant})
-    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. Queries and keys are "
-               f"not turned alike: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, QUARTER_TURN: variant},
-                   warnings=(warning, *form.warnings))
+        return form.with_variant(QUARTER_TURN, variant)
+    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. "
+               "Queries and keys are not turned alike: attnspec check says what is wrong.")
+    return form.with_variant(QUARTER_TURN, variant).with_warning(warning)
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
-    """With its cache left out, and demanded, if steps do not give what the whole gives where its rotation is on; one
-    that is wrong without it, too, is judged so.
-    """
+    """Leaves out and demands a right cache, if turned steps differ from the whole."""
     name = form.parameter_for(STATE)
     if not name or not is_right_behind_past(form, trier):
         return form
@@ -179,9 +177,8 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
     apart = np.abs(first.output.astype(np.float64) - other.output[:, :, past:].astype(np.float64))
     if apart.max() <= tolerance_of(step.dtype):
         return form
-    why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as "
-           "where positions restart at 0 in each call. So it is left out.")
+    why = ("With its rotation on, a call behind a past gives another output than one call on the "
+           "whole sequence, as where positions restart at 0 in each call. So it is left out.")
     dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE),
-                    cache_path="",
-                    kept_cache=None)
+                    cache_path="", kept_cache=None)
     return dense.leave_out(name, why, [STATE])

@@ -1,6 +1,7 @@
-"""Parameters whose names say nothing: each is tried as every keyword, by what it does. What stays unexplained is told.
+"""Tries parameters whose names say nothing as every keyword, by what they do.
 
-So is a mask that hides the rows of queries where it should hide keys.
+So is a mask tried that hides the rows of queries instead of keys. A warning names what stays
+unexplained.
 """
 
 from __future__ import annotations
@@ -25,20 +26,18 @@ _FLAG_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if word.annot
 _NUMBER_KEYWORDS = frozenset(word.name for word in KEYWORDS.values()
                              if any(isinstance(saying.posed, float | tuple) for saying in word.sayings))
 _ARRAY_ROLES = frozenset({"query", "key", "value", "packed", "packed_pair", "context"})
-"""What parameters mean by name alone that are not among a form's arrays, and so may be anything."""
-_HARMLESS_ROLES = frozenset({"dropout", "training", "deterministic", "random_key", "seed", "biases", "batch_first",
-                             "place", "length", "batch", "caching"})
-"""What parameters mean that are no part of attention."""
+"""Roles that names say of parameters that are not a form's arrays, and so may be anything."""
+_HARMLESS_ROLES = frozenset({"dropout", "training", "deterministic", "random_key", "seed",
+                             "biases", "batch_first", "place", "length", "batch", "caching"})
+"""The roles of parameters that are no part of attention."""
 _HARMLESS_NAMES = frozenset({"device", "dtype", "parent", "name"})
-"""Names of parameters that say where, in what numbers, and under which name something is made."""
+"""Names of parameters that say where, in which dtype, and under which name something is made."""
 _UNKNOWN_TEXTS = ("None", "False")
-"""What a parameter is given that has no default and of which nothing is known."""
+"""What a required parameter is given of which nothing is known."""
 
 
 def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """The form with every parameter of its call that was understood by what it does, whatever its name; and a warning
-    that names all others.
-    """
+    """Adds the call's parameters that are understood by trying; a warning names all others."""
     for parameter in _list_unnamed(form, parameters):
         form = _learn_by_trying(form, parameter, trier)
     for parameter in _list_unnamed(form, parameters):
@@ -50,13 +49,14 @@ def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     untried = _list_untried(form, parameters)
     if not untried:
         return form
-    warning = (f"NOT TRIED: {', '.join(untried)}. What {'these do' if len(untried) > 1 else 'it does'} could not be "
-               "found out, and is not judged.")
+    warning = (f"NOT TRIED: {', '.join(untried)}. What "
+               f"{'these do' if len(untried) > 1 else 'it does'} could not be found out, and is "
+               "not judged.")
     return form.with_warning(warning)
 
 
 def _list_unnamed(form: CallForm, parameters: Parameters) -> Iterator[TheirParameter]:
-    """The parameters of the call of which nothing is known but their defaults."""
+    """Lists the parameters of the call of which nothing is known but their defaults."""
     listed = parameters[Site.CALL]
     named = (name for name, role in find_roles(listed, Site.CALL).items() if role not in _ARRAY_ROLES)
     given = (name for name, text in form.arguments.items() if text not in _UNKNOWN_TEXTS)
@@ -66,7 +66,7 @@ def _list_unnamed(form: CallForm, parameters: Parameters) -> Iterator[TheirParam
 
 
 def _learn_by_trying(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
-    """The form with a parameter as the first keyword that it is right as; else the form as it is."""
+    """Adds a parameter as the first keyword that it is right as; else the form stays as it is."""
     loose = replace(form, is_compiled=False)  # or each try would be compiled
     for keyword, learn in LEARNING_STEPS:
         if _may_be_keyword(parameter, keyword) and _has_room(form, keyword):
@@ -84,39 +84,36 @@ def _learn_by_trying(form: CallForm, parameter: TheirParameter, trier: Trier) ->
 _OTHER_NUMBER = 3
 """A number that cuts the few keys of what is tried here into unequal parts."""
 _TUNING_NAME = re.compile(r"block|chunk|tile|split|bucket|unroll")
-"""What the name of a number has in it that says how something is computed, and not what."""
+"""Matches the name of a number that says how something is computed, and not what."""
 
 
 def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> CallForm:
-    """The form with a variant that is given another whole number, where the name of a parameter says that it changes
-    nothing; and a warning where it does.
-    """
-    is_number = isinstance(parameter.default, int) and not isinstance(parameter.default, bool) and parameter.default > 1
+    """Adds a variant with another number that should change nothing; a warning if it does."""
+    number = parameter.default
+    if not isinstance(number, int) or isinstance(number, bool) or number <= 1:
+        return form
     is_told = bool(_TUNING_NAME.search(parameter.name)) and not form.positional_order
-    if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
+    if not is_told or form.next_cache or parameter.name in form.variants:
         return form
     variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)},
                       variants={})
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
-        return replace(form, variants={**form.variants, parameter.name: variant})
+        return form.with_variant(parameter.name, variant)
     if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
-    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {wrong.objection}. It "
-               "should change nothing: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, parameter.name: variant},
-                   warnings=(warning, *form.warnings))
+    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, "
+               f"{wrong.objection}. It should change nothing: attnspec check says what is wrong.")
+    return form.with_variant(parameter.name, variant).with_warning(warning)
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:
-    """Whether a form may have a keyword more."""
+    """Says whether a form may have one more keyword."""
     return not form.understands(keyword) and may_learn_keyword(form, keyword)
 
 
 def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
-    """Whether its default leaves room for a keyword. By numbers of queries nothing is asked of the other rows, so that
-    whoever ignores them is right, too.
-    """
+    """Says whether a parameter's default leaves room for a keyword."""
     if keyword not in KEYWORDS or keyword == ROWS:
         return False
     if isinstance(parameter.default, bool):
@@ -127,10 +124,13 @@ def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
 
 
 def _list_untried(form: CallForm, parameters: Parameters) -> list[str]:
-    """The parameters to which no check hands anything, by name: those of the call first."""
-    harmless = {name for at, listed in parameters.items() for name, role in find_roles(listed, at).items()
-                if role in _HARMLESS_ROLES and (role != "place" or at is Site.CONSTRUCTOR or "layer" in name.lower())}
-    names = [name for name in form.defaults
-             if name not in {*harmless, *form.unjudged_parameters, *_HARMLESS_NAMES, "training"}]
+    """Lists the parameters to which no check passes anything, those of the call first."""
+    known = {*form.unjudged_parameters, *_HARMLESS_NAMES, "training"}
+    for at, listed in parameters.items():
+        for name, role in find_roles(listed, at).items():
+            is_place = role == "place" and at is Site.CALL and "layer" not in name.lower()
+            if role in _HARMLESS_ROLES and not is_place:
+                known.add(name)
+    names = [name for name in form.defaults if name not in known]
     called = {each.name for each in parameters[Site.CALL]}
     return sorted(names, key=lambda name: name not in called)

@@ -1,8 +1,9 @@
-"""What `init` writes for somebody's attention: an adapter and a manifest, found out in a process of its own.
+"""Writes an adapter and a manifest for a foreign callable, which is examined in a process of its
+own.
 
-So for candidates, files of a kernel generator that take the reference's place. KernelBench asks for a class `ModelNew`
-that is called as the reference `Model` is (https://github.com/ScalingIntelligence/KernelBench,
-src/kernelbench/eval.py).
+Candidates are files of a kernel generator that take the reference's place. KernelBench asks for a
+class `ModelNew` that is called as the reference `Model` is
+(https://github.com/ScalingIntelligence/KernelBench, src/kernelbench/eval.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.scaffold import rotary
 from attnspec.scaffold.callee_process import CalleeProcess, locate_target
-from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.manifest import (
     describe_conventions,
     describe_dtypes,
@@ -39,15 +39,18 @@ from attnspec.subjects.installed import is_installed
 from attnspec.subjects.target import host_of
 
 HURRIED_ENVIRONMENT: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-"""JAX compiles every operation anew for every shape; what is tried here is small, and need not be fast."""
+"""The environment of the callee's process. JAX compiles every operation anew for every shape; what
+is tried here is small, and need not be fast.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAdapter:
-    """An adapter, and its manifest in two parts (of the library, of the subject), as texts.
+    """An adapter and its manifest, in two parts (of the library, of the subject), as texts.
 
-    sentences: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
-    warnings: what has to be known first.  demanded_keywords: keywords without which no check of it may pass.
+    sentences: what was found, a sentence each.  remarks: what a judge of the subject should know.
+    warnings: what has to be known first.  demanded_keywords: keywords without which no check of it
+    passes.
     """
 
     library: str
@@ -66,14 +69,16 @@ DEFAULT_FOLDER = Path("implementations")
 
 
 def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOLDER) -> WrittenAdapter:
-    """What `init` writes, into a folder of `into`, for a callable that lives there: for `package.module:name` or
-    `path/to/file.py:name`. The deadline is that of the whole search. Raises TargetError.
+    """Writes the adapter and manifest of a callable, to be put into a folder of `into`. written:
+    `package.module:name` or `path/to/file.py:name`.  surroundings: where it lives; their deadline
+    is that of the whole search. Raises TargetError.
     """
     location = locate_target(written)
     target, folder = location.target, location.path_from(into / "library")
     if location.file and not surroundings.is_here:
-        raise TargetError("no module can have the name of this file, and elsewhere it is imported by its name. Rename "
-                          "it, with letters, digits and `_` only.", where=FileLocation(written))
+        raise TargetError("no module can have the name of this file, and elsewhere it is imported "
+                          "by its name. Rename it, with letters, digits and `_` only.",
+                          where=FileLocation(written))
     hurried = replace(surroundings, environment={**HURRIED_ENVIRONMENT, **_choose_keras_backend()})
     client = host_of(target, hurried, location.folder)
     process = CalleeProcess(client, time.monotonic() + surroundings.deadline,
@@ -81,30 +86,24 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
     trier = Trier(process)
     try:
         if rotary.looks_rotary(callee := process.examine(target)):
-            return _write_rotary(callee, process, folder)
+            turning = rotary.find_rotary_form(callee, process)
+            return WrittenAdapter(
+                *name_adapter(turning.call), rotary.write_rotary(turning, folder),
+                write_head(turning.call), rotary.write_rotary_entry(turning, process),
+                tuple(rotary.describe_rotary(turning)))
         form = find_form(target, trier)
         learned = measure_adapter(form, trier)
         found = (*learned.warnings, *describe_form(form), *describe_dtypes(learned),
                  *describe_conventions(learned))
         texts = write_source(form, folder), write_head(form), write_entry(form, learned)
         return WrittenAdapter(*name_adapter(form), *texts, found, form.remarks,
-                              form.demanded_keywords,
-                              (*form.warnings, *learned.warnings))
+                              form.demanded_keywords, (*form.warnings, *learned.warnings))
     finally:
         client.close()
 
 
-def _write_rotary(callee: ExaminedCallable, process: CalleeProcess, folder: str) -> WrittenAdapter:
-    """What `init` writes for a rotary embedding."""
-    form = rotary.find_rotary_form(callee, process)
-    return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder),
-                          write_head(form.call),
-                          rotary.write_rotary_entry(form, process),
-                          tuple(rotary.describe_rotary(form)))
-
-
 def _choose_keras_backend() -> Mapping[str, str]:
-    """Keras takes TensorFlow where nobody names a backend; where that is not installed, the first that is."""
+    """Chooses an installed backend for Keras, which takes TensorFlow by default."""
     if "KERAS_BACKEND" in os.environ or not is_installed("keras") or is_installed("tensorflow"):
         return {}
     return {"KERAS_BACKEND": next((name for name in LIFTS if is_installed(name)), "numpy")}
@@ -116,9 +115,8 @@ NEW_SUFFIX = "New"
 
 @dataclass(frozen=True, slots=True)
 class CandidateAdapter:
-    """An adapter of a candidate, made from that of the reference.
-
-    source: the candidate's own text, which is imported under the name `module`.
+    """An adapter of a candidate, made from that of the reference.  source: the candidate's own
+    text, which is imported under the name `module`.
     """
 
     module: str
@@ -127,11 +125,11 @@ class CandidateAdapter:
 
 
 def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
-    """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
-    (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
-
-    Raises TargetError for a file that has neither, that is no Python or not there, or whose name is another's. So it
-    does where the adapter does not import the reference by its name.
+    """Yields, for each Python file, the reference's adapter with the file's class or function in
+    its place.  written: the adapter of the reference, target (`package.module:name`).  paths:
+    files, and folders of files. The file's NAMENew is taken if there is one, else NAME. Raises
+    TargetError for a file that has neither, is no Python or not there, or has another's name, and
+    where the adapter does not import the reference by its name.
     """
     names: dict[str, Path] = {}
     listed = [sorted(path.glob("[!_]*.py")) if path.is_dir() else [path] for path in paths]
@@ -148,7 +146,6 @@ def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) 
 
 
 def _find_stand_in(file: Path, source: bytes, reference: str) -> str:
-    """The name in the file that stands for the reference."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as wrong:
@@ -165,17 +162,18 @@ def _find_stand_in(file: Path, source: bytes, reference: str) -> str:
 
 def _replace_reference(written: WrittenAdapter, target: str, module: str, meant: str,
                        name: str) -> WrittenAdapter:
-    """What was written for the reference, of this name in that module beside it."""
+    """Replaces the reference by this name of a module beside it."""
     home, _, reference = target.rpartition(":")
     subject = (written.manifest_entry.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
                .replace(f"    title: {home}.{reference}\n", f"    title: {name}, in place of {home}.{reference}\n", 1)
                .replace(f"    function: {written.name}:", f"    function: {name}:", 1))
-    return WrittenAdapter(written.library, name, _import_candidate(written.adapter, target, module, meant),
+    return WrittenAdapter(written.library, name,
+                          _import_candidate(written.adapter, target, module, meant),
                           written.manifest_head, subject)
 
 
 def _import_candidate(adapter: str, target: str, module: str, meant: str) -> str:
-    """The adapter, which imports the candidate as it did the reference; what else it imports from there stays."""
+    """Imports the candidate in the place of the reference; other imports from there stay."""
     home, _, reference = target.rpartition(":")
     lines = adapter.splitlines()
     for node in ast.parse(adapter).body:

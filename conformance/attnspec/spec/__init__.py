@@ -1,1 +1,1 @@
-"""The spec as frozen data: YAML to clauses. Knows no arrays and no words' meanings."""
+"""The spec as frozen data, read from YAML. Knows no arrays and no meanings of words."""

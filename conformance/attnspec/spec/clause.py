@@ -1,9 +1,11 @@
 """The nouns of the spec: clauses, contracts, and which clause convicts which fault.
 
-A contract is what a subject must take, in words (`causal window D128 T4096 float16`); it makes clauses, one a word and
-one for all of it together. `spec/refutations.json` says which clause convicts which fault at which dtype. A checkout
-makes it: `python -m evaluation refutations --write`. `refuted_by` in YAML names a few faults that teach; this names
-all, and no hand touches it.
+A contract is what a subject must take, in words (`causal window D128 T4096 float16`). It makes a
+clause for each word, and one for all together.
+
+`spec/refutations.json` says which clause convicts which fault at which dtypes. `python -m
+evaluation refutations --write` makes it in a checkout; nobody edits it by hand. `refuted_by` in
+YAML names only a few faults, those that teach most.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from attnspec.core.sizes import AXIS_MEANINGS, SIZE
 from attnspec.spec.yaml_lines import read_bytes, shown_path
 
 DEFINING = "agrees_with_definition"
-"""The relation that holds an answer against the definition."""
+"""The relation that compares an answer with the definition."""
 
 FLIPPING = "variants_agree"
-"""The relation that asks variants."""
+"""The relation that asks a subject's variants."""
 
 MAKING = "form_agrees"
-"""The relation that asks for a form which attnspec makes of the subject itself."""
+"""The relation that asks for a form that attnspec makes of the subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class BibliographyEntry:
-    """An entry of the bibliography: `spec/bibliography.yaml`."""
+    """An entry of `spec/bibliography.yaml`."""
 
     key: str
     title: str
@@ -49,9 +51,10 @@ class BibliographyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a clause's sentence comes from: bibliography key, section or heading, and a short quote or a note.
+    """Where a clause's sentence comes from: the source, the place, and a quote or a note.
 
-    translation: the quote in English, where it is in another language.
+    cite: the source's key. at: section or heading. translation: the quote in English, if it is in
+    another language.
     """
 
     cite: str
@@ -64,7 +67,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A vocabulary word with the arguments that the spec gives it."""
+    """A word of the vocabulary with the arguments that the spec gives it."""
 
     name: str
     args: Mapping[str, object]
@@ -72,7 +75,7 @@ class Word:
 
 
 class Glance(enum.Enum):
-    """At how many dtypes all cases of a clause are tried; at the others a sample of them, or by a glance none."""
+    """At how many dtypes all cases of a clause are tried; the others get a sample or none."""
 
     ONE_DTYPE = "one dtype"
     EVERY_DTYPE = "every dtype"
@@ -80,12 +83,13 @@ class Glance(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One falsifiable sentence about attention.
+    """One sentence about attention that can be refuted.
 
-    `given` is the word that makes problems: its name is that of the named problem, its arguments (`kind` among them)
-    come from the named problem and from the clause; `draw` names further drawn values; `runs` are chains of transforms
-    by name; `then` are relations between what is observed of the runs. The clauses of one `pool` share out among them
-    the pairs of sizes that a run meets.
+    given: the word that makes problems, with the name of the named problem and the arguments of
+    both problem and clause.
+    draw: further random values.  runs: chains of transforms, by name.
+    then: relations between what the runs show.
+    pool: clauses of one pool share the pairs of sizes.
     """
 
     id: str
@@ -110,33 +114,36 @@ class Clause:
 
     @property
     def flips(self) -> bool:
-        """Whether the clause asks the variants of a subject."""
+        """Whether the clause asks a subject's variants."""
         return any(word.name == FLIPPING for word in self.then)
 
     @property
     def holds_output(self) -> bool:
-        """Whether the clause holds the output of its very case against the definition: what holds then holds for all
-        clauses that do so.
+        """Whether the clause compares the output of the unchanged case with the definition.
+
+        If the output of a case passes for one such clause, it passes for all of them.
         """
-        is_held = any(word.name == DEFINING and word.args.get("observe") == "output" for word in self.then)
+        is_held = any(word.name == DEFINING and word.args.get("observe") == "output"
+                      for word in self.then)
         return is_held and not any(self.runs.values())
 
     @property
     def made_forms(self) -> frozenset[str]:
-        """The forms of a subject that it asks for, which attnspec makes itself."""
-        return frozenset(str(word.args.get("form", "")) for word in self.then if word.name == MAKING)
+        """The forms of a subject that the clause asks for and attnspec makes."""
+        return frozenset(str(word.args.get("form", ""))
+                         for word in self.then if word.name == MAKING)
 
     def place_of(self, key: str) -> FileLocation:
-        """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""
+        """Where a key of the clause stands in its file; without it, where the clause stands."""
         return self.places.get(key, self.where)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spec:
-    """All clauses, in the order of their files, with the bibliography and a digest of every byte read.
+    """All clauses in the order of their files, the bibliography, and a digest of all bytes read.
 
-    `problems` are the named problems that clauses start from; `Clause.given` has them merged in already. `added` names
-    the files of own clauses among them. `folder` is where the others were read.
+    problems: the named problems; `Clause.given` already contains them. added: the names of the
+    user's own files. folder: where the other files are.
     """
 
     version: str
@@ -149,76 +156,86 @@ class Spec:
 
 
 MOST_MEANT = 3
-"""So many clauses of a theme are suggested for a name that is none."""
+"""At most so many clauses of a theme are suggested."""
 
 SHORTEST = 4
 """Shorter words (`is`, `no`, `the`) do not make two names alike."""
 
 SAME = 0.8
-"""Words at least this similar are the same word: `counts` and `count`, not `counts` and `chunks`."""
+"""Words at least this similar count as equal: `counts` and `count`, not `counts` and `chunks`."""
 
 
 def themes_of(ids: Iterable[str]) -> tuple[str, ...]:
-    """The patterns that stand for a theme each: `causal.*`."""
+    """A pattern for each theme: `causal.*`."""
     return tuple(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in ids))
 
 
 def hint_of_theme(name: str, ids: Sequence[str]) -> str:
-    """The tail of a message about a clause that its theme does not have; empty where there is no such theme.
+    """The end of a message about an unknown clause; empty if the theme is unknown too.
 
-    `Did you mean 'scale.explicit_default'?`, or the first clauses of the theme where none is like it.
+    `Did you mean 'scale.explicit_default'?`, or the theme's first clauses if no name is similar.
     """
     theme, dot, rest = name.partition(".")
-    rests = [each.removeprefix(f"{theme}.") for each in ids if each.startswith(f"{theme}{dot}") and "*" not in each]
+    rests = [each.removeprefix(f"{theme}.") for each in ids
+             if each.startswith(f"{theme}{dot}") and "*" not in each]
     if not dot or not rests or "*" in name:
         return ""
-    if near := near_misses(rest, rests) or [each for each in rests if _share_a_word(rest, each)][:MOST_MEANT]:
-        return f" Did you mean {either([f'{theme}.{each}' for each in near])}?"
-    more = f" and {len(rests) - FEW} more" if len(rests) > FEW else ""
-    return f" The clauses of {theme!r} are {', '.join(rests[:FEW])}{more}."
+    sharing = [each for each in rests if _share_a_word(rest, each)]
+    if similar := near_misses(rest, rests) or sharing[:MOST_MEANT]:
+        return f" Did you mean {either([f'{theme}.{each}' for each in similar])}?"
+    first = ", ".join(rests[:FEW])
+    if len(rests) > FEW:
+        first += f" and {len(rests) - FEW} more"
+    return f" The clauses of {theme!r} are {first}."
 
 
 def _share_a_word(one: str, other: str) -> bool:
-    """Whether a word of both is nearly the same: `counts` and `lengths_count_it`."""
+    """Whether both names have nearly the same word: `counts` and `lengths_count_it`."""
     words = [word for word in other.split("_") if len(word) >= SHORTEST]
-    return any(get_close_matches(word, words, 1, SAME) for word in one.split("_") if len(word) >= SHORTEST)
+    return any(get_close_matches(word, words, 1, SAME)
+               for word in one.split("_") if len(word) >= SHORTEST)
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:
-    """The dtype at which every clause is put."""
-    return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
+    """The dtype at which every clause is tried."""
+    if DType.FLOAT32 in dtypes:
+        return DType.FLOAT32
+    return dtypes[0]
 
 
-def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType], *, is_brief: bool = False) -> bool:
-    """Whether a clause is put at this dtype to a subject that is judged at these.
+def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType], *,
+           is_brief: bool = False) -> bool:
+    """Whether a clause is tried at this dtype, on a subject that is judged at `dtypes`.
 
-    What a library does with masks, heads and keywords it does at every dtype; what depends on the dtype is how it
-    rounds, where it overflows, and whether the constant that hides a key is low enough.
-    is_brief: further dtypes are put what depends on the dtype, whatever the effort.
+    How a library treats masks, heads and keywords is the same at each dtype. Rounding, overflow,
+    and whether the constant that hides keys is low enough depend on the dtype. is_brief: only what
+    depends on it is tried at further dtypes, whatever the effort.
     """
     return (effort is not Effort.GLANCE and not is_brief) or is_put_whole(clause, dtype, dtypes)
 
 
 def is_put_whole(clause: Clause, dtype: DType, dtypes: Sequence[DType]) -> bool:
-    """Whether all cases of the clause are tried at this dtype: at the first of these, and at each where the verdict
-    depends on it.
+    """Whether all cases of the clause are tried at this dtype.
+
+    They are at the first dtype, and at all others if the verdict depends on the dtype.
     """
     return clause.glance is Glance.EVERY_DTYPE or dtype not in dtypes or dtype is first_of(dtypes)
 
 
 CONTRACT = "contract"
-"""The theme of the clauses that a contract makes: `contract.D128`."""
+"""The theme of a contract's clauses: `contract.D128`."""
 
 ALL = "all"
-"""The word that stands for all others together: `contract.all`."""
+"""The word for all others together: `contract.all`."""
 
-MOST: Mapping[str, int] = {"B": 1024, "H": 1024, "Hkv": 1024, "T": 8192, "S": 8192, "D": 1024, "Dv": 1024}
-"""The largest size of each axis that is put."""
+MOST: Mapping[str, int] = {"B": 1024, "H": 1024, "Hkv": 1024, "T": 8192, "S": 8192, "D": 1024,
+                           "Dv": 1024}
+"""The largest size of each axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a subject must take. sizes: by the word, the axis and its size: `D128` is (D, 128)."""
+    """What a subject must take. sizes: axis and size by word; `D128` is (D, 128)."""
 
     words: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -227,21 +244,30 @@ class Contract:
 
     @property
     def largest(self) -> Mapping[str, int]:
-        """The largest size that is named of each axis that is named."""
+        """The largest size of each axis in the contract."""
         return dict(sorted(self.sizes.values()))  # of an axis the last, and largest, stands
 
     @property
     def is_plural(self) -> bool:
-        """Whether there is more than one thing to be taken together."""
+        """Whether there is more than one thing to take together."""
         return len(self.keywords) + len(self.largest) > 1
 
 
 def read_contract(text: str) -> Contract:
-    """The contract of these words: keywords, dtypes, and sizes as D128. Raises UsageError with the nearest word."""
+    """The contract of these words: keywords, dtypes, and sizes such as D128.
+
+    Raises UsageError with the nearest word.
+    """
     words = tuple(dict.fromkeys(text.replace(",", " ").split()))
-    sizes = {word: _size(word) for word in words if word not in OFF and word not in _DTYPES}
-    contract = Contract(words, tuple(word for word in words if word in OFF),
-                        tuple(DType(word) for word in words if word in _DTYPES), sizes)
+    keywords, dtypes, sizes = list[str](), list[DType](), dict[str, tuple[str, int]]()
+    for word in words:
+        if word in OFF:
+            keywords.append(word)
+        elif word in _DTYPES:
+            dtypes.append(DType(word))
+        else:
+            sizes[word] = _size(word)
+    contract = Contract(words, tuple(keywords), tuple(dtypes), sizes)
     _check_heads(contract)
     return contract
 
@@ -253,10 +279,10 @@ def _size(word: str) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None or match[1] not in MOST:
         if match and word.casefold() not in OTHER_DTYPE_NAMES:
-            known = {axis: AXIS_MEANINGS[axis] for axis in MOST}
-            raise UsageError(f"{word!r} of the contract names no axis.{hint(match[1], known)}")
-        raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} Words are keywords, "
-                         "dtypes, and sizes such as D128.")
+            meanings = {axis: AXIS_MEANINGS[axis] for axis in MOST}
+            raise UsageError(f"{word!r} of the contract names no axis.{hint(match[1], meanings)}")
+        raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} "
+                         "Words are keywords, dtypes, and sizes such as D128.")
     axis, size = match[1], int(match[2])
     if not 1 <= size <= MOST[axis]:
         raise UsageError(f"{word!r} of the contract: {axis} can be from 1 to {MOST[axis]}.")
@@ -264,7 +290,7 @@ def _size(word: str) -> tuple[str, int]:
 
 
 def _check_heads(contract: Contract) -> None:
-    """Raise UsageError where query heads cannot be shared out among the key/value heads."""
+    """Raises UsageError if the key/value heads do not divide the query heads."""
     H, Hkv = contract.largest.get("H"), contract.largest.get("Hkv")
     if H and Hkv and H % Hkv:
         raise UsageError(f"the contract has H{H} and Hkv{Hkv}, and {Hkv} does not divide {H}. Name others.")
@@ -277,9 +303,10 @@ WHERE = FileLocation("--must-take")
 
 
 def contract_clauses(contract: Contract, *, is_whole: bool = False) -> tuple[Clause, ...]:
-    """Makes a clause for each word, and one for all together: where that is more than one thing, or is_whole."""
-    said = dict(_contract_sentences(contract, is_whole=is_whole or contract.is_plural))
-    return tuple(_clause(word, said[word]) for word in (*contract.words, ALL) if word in said)
+    """A clause for each word, and one for all together if there are several or `is_whole`."""
+    sentences = dict(_contract_sentences(contract, is_whole=is_whole or contract.is_plural))
+    return tuple(_clause(word, sentences[word])
+                 for word in (*contract.words, ALL) if word in sentences)
 
 
 def contract_id(word: str) -> str:
@@ -288,49 +315,51 @@ def contract_id(word: str) -> str:
 
 
 def word_of(clause: str) -> str:
-    """The word of a contract that a clause is for; empty for a clause of the law."""
+    """The word that a contract's clause is for; empty for a clause of the law."""
     theme, _, word = clause.partition(".")
     return word if theme == CONTRACT else ""
 
 
 def is_put_at(clause: str, dtype: DType) -> bool:
-    """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
+    """Whether a contract's clause is tried at this dtype. One for a dtype is tried at no other."""
     word = word_of(clause)
-    return word == dtype.value or word not in {each.value for each in DType}
+    return word == dtype.value or word not in _DTYPES
 
 
 def _contract_sentences(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
-    yield from ((name, f"The contract: {KEYWORDS[name].promise}; it is taken.") for name in contract.keywords)
-    yield from ((dtype.value, f"The contract: {dtype.value} is taken.") for dtype in contract.dtypes)
-    yield from ((word, f"The contract: {axis} = {size} is taken ({AXIS_MEANINGS[axis]}).")
-                for word, (axis, size) in contract.sizes.items())
+    for name in contract.keywords:
+        yield name, f"The contract: {KEYWORDS[name].promise}; it is taken."
+    for dtype in contract.dtypes:
+        yield dtype.value, f"The contract: {dtype.value} is taken."
+    for word, (axis, size) in contract.sizes.items():
+        yield word, f"The contract: {axis} = {size} is taken ({AXIS_MEANINGS[axis]})."
     if is_whole:
         yield ALL, f"The contract: all of it is taken together ({' '.join(contract.words)})."
 
 
 def _clause(word: str, says: str) -> Clause:
     return Clause(
-        id=contract_id(word), theme=CONTRACT, level=Level.MUST, profile="core", says=says, formula="", because=(),
-        needs=frozenset(), problem="", given=Word(CONTRACT, {}, WHERE), draw={}, runs={}, then=(), refuted_by=(),
-        note="", where=WHERE)
+        id=contract_id(word), theme=CONTRACT, level=Level.MUST, profile="core", says=says,
+        formula="", because=(), needs=frozenset(), problem="", given=Word(CONTRACT, {}, WHERE),
+        draw={}, runs={}, then=(), refuted_by=(), note="", where=WHERE)
 
 
 FILE = "refutations.json"
 COMMAND = "python -m evaluation refutations --write"
-"""What makes the file anew, in a checkout."""
+"""Makes the file again, in a checkout."""
 
 SEED, CASES, EFFORT = 0, 5, Effort.QUICK
-"""Each fault is put the first so many cases of each clause: those that `attnspec check` begins with."""
+"""Each fault is tried on so many cases of each clause, the first that `attnspec check` tries."""
 
 WITNESSES = 2
-"""To how many clauses a fault is put, at the least, unless clauses are asked for."""
+"""A fault is tried on at least so many clauses, unless the user names clauses."""
 
-Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, dtypes in the order of DType
+Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, its dtypes
 
 
 @dataclass(frozen=True)
 class Refutations:
-    """The matrix as it was made: on the first `cases` of each clause at this effort and seed."""
+    """Which clauses convict which faults, on the first `cases` at this effort and seed."""
 
     convictions: Convictions = field(default_factory=dict)
     effort: str = EFFORT.value
@@ -339,7 +368,7 @@ class Refutations:
 
     @property
     def is_current(self) -> bool:
-        """Whether the refutations were made on the cases on which this version would make them."""
+        """Whether this version would use the same cases."""
         return (self.effort, self.cases, self.seed) == (EFFORT.value, CASES, SEED)
 
     @property
@@ -348,28 +377,30 @@ class Refutations:
         return frozenset(name for faults in self.convictions.values() for name in faults)
 
     def of_fault(self, name: str) -> Mapping[str, tuple[DType, ...]]:
-        """The clauses that convict it, each with the dtypes at which it does."""
+        """The clauses that convict the fault, each with the dtypes at which it does."""
         return self._by_fault.get(name, {})
 
     @cached_property
     def _by_fault(self) -> Mapping[str, Mapping[str, tuple[DType, ...]]]:
-        found: dict[str, dict[str, tuple[DType, ...]]] = {}
+        by_fault: dict[str, dict[str, tuple[DType, ...]]] = {}
         for clause, faults in self.convictions.items():
             for name, dtypes in faults.items():
-                found.setdefault(name, {})[clause] = dtypes
-        return found
+                by_fault.setdefault(name, {})[clause] = dtypes
+        return by_fault
 
 
 def read_refutations(law: Spec) -> Refutations:
-    """The matrix of a law, an empty one where it has none. Raises SpecError for what the command did not make."""
+    """The refutations of a law, empty if it has no file. Raises SpecError for a bad file."""
     path = law.folder / FILE
     if not path.is_file():
         return Refutations()
     try:
-        found = json.loads(read_bytes(path).decode("utf-8"))
-        pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
-        return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
+        content = json.loads(read_bytes(path).decode("utf-8"))
+        pairs = {clause: _by_fault(groups) for clause, groups in content["clauses"].items()}
+        return Refutations(pairs, str(content["effort"]), int(content["cases"]),
+                           int(content["seed"]))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
+            RecursionError) as cause:
         where = FileLocation(shown_path(path), getattr(cause, "lineno", 1))
         raise SpecError(f"is out of date. Make it again: {COMMAND}.", where=where) from None
 
@@ -379,25 +410,31 @@ def _by_fault(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[DType, ...
     return dict(sorted((name, dtypes[words]) for words, names in groups.items() for name in names))
 
 
-def known_faults(law: Spec, found: Refutations) -> tuple[str, ...]:
-    """The faults that a clause names or convicts, by the alphabet: all that have no size to draw."""
-    return tuple(sorted(found.faults.union(*(clause.refuted_by for clause in law.clauses))))
+def known_faults(law: Spec, refutations: Refutations) -> tuple[str, ...]:
+    """The faults that a clause names or convicts, in alphabetical order."""
+    return tuple(sorted(refutations.faults.union(*(clause.refuted_by for clause in law.clauses))))
 
 
-def witnesses(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
-    """The clauses that a fault is put to unless others are asked for, in the order of the law.
+def witnesses(law: Spec, refutations: Refutations, fault: str) -> tuple[str, ...]:
+    """The clauses on which a fault is tried unless the user names some, in the law's order.
 
-    Those that name it; where they are fewer than WITNESSES, the most telling of those that convict it as well.
+    They are the clauses that name it. If those are fewer than WITNESSES, the most telling that
+    convict it are added.
     """
-    named = [clause.id for clause in law.clauses if fault in clause.refuted_by]
-    others = [clause.id for clause in _telling_clauses(law, found, fault) if clause.id not in named]
-    chosen = {*named, *others[:max(0, WITNESSES - len(named))]}
+    naming = [clause.id for clause in law.clauses if fault in clause.refuted_by]
+    others = [clause.id for clause in _telling_clauses(law, refutations, fault)
+              if clause.id not in naming]
+    chosen = {*naming, *others[:max(0, WITNESSES - len(naming))]}
     return tuple(clause.id for clause in law.clauses if clause.id in chosen)
 
 
-def _telling_clauses(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
-    """Clauses that convict the fault: first what says must, at most dtypes, and convicts the fewest other faults."""
-    convicting = found.of_fault(fault)
+def _telling_clauses(law: Spec, refutations: Refutations, fault: str) -> Iterator[Clause]:
+    """Clauses that convict the fault, the most telling first.
+
+    First those that say must, then by most dtypes, then by fewest other faults.
+    """
+    convicting = refutations.of_fault(fault)
     clauses = (clause for clause in law.clauses if clause.id in convicting)
     yield from sorted(clauses, key=lambda clause: (
-        clause.level is not Level.MUST, -len(convicting[clause.id]), len(found.convictions[clause.id])))
+        clause.level is not Level.MUST, -len(convicting[clause.id]),
+        len(refutations.convictions[clause.id])))

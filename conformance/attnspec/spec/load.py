@@ -1,4 +1,4 @@
-"""The folder `spec/`, and the files that `--spec-add` names, to a Spec: from located YAML to frozen nouns."""
+"""Reads the folder `spec/`, and the files of `--spec-add`, to a Spec."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from attnspec.core import paths
 from attnspec.core.conventions import PROFILES
@@ -21,7 +21,7 @@ from attnspec.spec.yaml_lines import Fields, Located, describe, parse_yaml, read
 OWN_POOL = "own"  # of the clauses of an added file that name none
 MOST_FAULTS = 4  # under `refuted_by`: those that teach; spec/refutations.json names all
 LONGEST_ID = 80  # characters: it stands in tests' names, in commands and in tables
-LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
+LONGEST_QUOTE = 120  # characters: it shows where a sentence stands, it does not replace the source
 CLAUSE_KEYS: Mapping[str, str] = {
     "id": "the stable name, `theme.words_of_it`; tests, deviations and reports refer to it",
     "level": "must, should or may (RFC 2119)",
@@ -33,8 +33,10 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "given": "the named problem, what differs from it, and further drawn values",
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
-    "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, the most instructive",
-    "glance": "at how many dtypes all its cases are tried: one, or every dtype where the verdict depends on the dtype",
+    "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, "
+                  "the most instructive",
+    "glance": "at how many dtypes all its cases are tried: one, or every dtype where the verdict "
+              "depends on the dtype",
     "pool": "clauses of one pool share out the pairs of sizes; a new clause changes the sizes of its own pool alone",
     "note": "what a reader should know besides",
 }
@@ -68,35 +70,38 @@ class _GivenWords:
 
 
 def read_problems(document: Located) -> dict[str, Word]:
-    """`spec/problems.yaml`: named problems, each a domain word with its arguments. Raises SpecError."""
+    """The named problems of `spec/problems.yaml`, each a domain word. Raises SpecError."""
     fields = Fields(document, "the file of problems")
     fields.refuse_other_keys({"problems"})
     return named_problems(fields)
 
 
 def named_problems(fields: Fields, *, optional: bool = False) -> dict[str, Word]:
-    """The problems under `problems` by name. Raises SpecError."""
+    """The problems under `problems`, by name. Raises SpecError."""
     problems = fields.inner("problems", optional=optional)
     return {name: _problem(name, problem) for name, problem in problems.read_named("the problem")}
 
 
 def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
-    """The clause that the mapping spells; without a theme it belongs to what its id begins with.
+    """The clause in the mapping. Without a theme, its id names one.
 
     Raises SpecError with file, line and the nearest valid name.
     """
     fields.refuse_other_keys(CLAUSE_KEYS)
     identity = _id(fields)
     fields = replace(fields, description=f"the clause {identity!r}")
-    given = _merge_given(fields.inner("given", "`given`"), context)
+    given_words = _merge_given(fields.inner("given", "`given`"), context)
     return Clause(
-        id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),
+        id=identity, theme=theme or identity.partition(".")[0],
+        level=fields.choice("level", Level),
         profile=fields.one_of("profile", PROFILES), says=_read_says(fields),
         formula=fields.text("formula", ""), because=_because(fields, context),
-        needs=given.always | frozenset(_keywords(fields, "needs")),
-        problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_read_relations(fields),
+        needs=given_words.always | frozenset(_keywords(fields, "needs")),
+        problem=given_words.problem, given=given_words.word, draw=given_words.draw,
+        runs=_runs(fields), then=_read_relations(fields),
         refuted_by=_refuted_by(fields), note=fields.text("note", ""),
-        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), pool=fields.text("pool", "" if theme else OWN_POOL),
+        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE),
+        pool=fields.text("pool", "" if theme else OWN_POOL),
         where=fields.place(), places=fields.mapping.places)
 
 
@@ -119,7 +124,8 @@ def _problem(name: str, fields: Fields) -> Word:
 def _id(fields: Fields) -> str:
     identity = fields.text("id")
     if not _ID.fullmatch(identity):
-        raise fields.complain("id", "should look like causal.no_lookahead (lower case, a dot), not "
+        raise fields.complain("id",
+                              "should look like causal.no_lookahead (lower case, a dot), not "
                               f"{quote_value(identity)}.")
     if len(identity) > LONGEST_ID:
         raise fields.complain("id", f"has {len(identity)} characters; {LONGEST_ID} are the most.")
@@ -136,9 +142,11 @@ def _read_says(fields: Fields) -> str:
 
 
 def _because(fields: Fields, context: Context) -> tuple[Citation, ...]:
-    citations = tuple(_citation(citation, context) for citation in fields.read_each("because", "a citation"))
+    citations = tuple(_citation(citation, context)
+                      for citation in fields.read_each("because", "a citation"))
     if not citations:
-        raise fields.complain("because", "is empty; every clause cites where its sentence comes from.")
+        raise fields.complain("because",
+                              "is empty; every clause cites where its sentence comes from.")
     return citations
 
 
@@ -149,15 +157,16 @@ def _citation(fields: Fields, context: Context) -> Citation:
     if len(quote) > LONGEST_QUOTE:
         raise fields.complain("quote", f"has {len(quote)} characters; {LONGEST_QUOTE} are enough to find the place.")
     if not (quote or note):
-        raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.", where=fields.place())
+        raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.",
+                        where=fields.place())
     if translation and not quote:
         raise fields.complain("translation", "translates nothing: the citation has no 'quote'.")
-    return Citation(cite=key, at=fields.text("at", ""), quote=quote, translation=translation, note=note,
-                    where=fields.place())
+    return Citation(cite=key, at=fields.text("at", ""), quote=quote, translation=translation,
+                    note=note, where=fields.place())
 
 
 def _merge_given(fields: Fields, context: Context) -> _GivenWords:
-    """`given`, merged: the named problem's arguments, and over them the clause's own."""
+    """The arguments of the named problem, overridden by those of the clause."""
     name = fields.one_of("problem", context.problems)
     base = context.problems[name]
     arguments = Located(fields.place())
@@ -175,14 +184,14 @@ def _read_required_keywords(arguments: Located) -> frozenset[str]:
 
 
 def _draw(fields: Fields) -> Mapping[str, str]:
-    drawn = fields.inner("draw", "`draw`", optional=True)
-    for key in drawn.mapping:
-        drawn.text(_name(drawn, key))
-    return drawn.mapping
+    draws = fields.inner("draw", "`draw`", optional=True)
+    for key in draws.mapping:
+        draws.text(_name(draws, key))
+    return draws.mapping
 
 
 def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
-    """The optional keywords of a subject that a field lists."""
+    """The optional keywords of a subject in this field."""
     names = fields.texts(key, ())
     for index, name in enumerate(names):
         if name not in EVERY_KEYWORD:
@@ -205,7 +214,7 @@ def _runs(fields: Fields) -> dict[str, tuple[Word, ...]]:
 
 
 def _words(fields: Fields, key: str) -> tuple[Word, ...]:
-    """A list of words: `{name: {argument: value, …}}`, or the bare name of a word that takes no arguments."""
+    """A list of words: `{name: {argument: value, …}}`, or a bare name without arguments."""
     fields.absent(key)
     return tuple(_word(value, place) for _, value, place in fields.entries(key, "words"))
 
@@ -214,14 +223,18 @@ def _word(value: object, place: FileLocation) -> Word:
     if isinstance(value, str) and value:
         return Word(value, Located(place), place)
     if not isinstance(value, Located):
-        raise SpecError(f"a word with its arguments is expected, not {describe(value)}.", where=place)
+        raise SpecError(f"a word with its arguments is expected, not {describe(value)}.",
+                        where=place)
     if len(value) != 1:
-        found = f"{len(value)} words: {', '.join(value)}" if value else "none"
-        raise SpecError(f"one word with its arguments is expected; found {found}.", where=place)
+        what = f"{len(value)} words: {', '.join(value)}" if value else "none"
+        raise SpecError(f"one word with its arguments is expected; found {what}.", where=place)
     [(name, arguments)] = value.items()
-    if not isinstance(arguments, Located | None):
-        raise SpecError(f"the arguments of {name!r} should be a mapping, not {describe(arguments)}.", where=place)
-    return Word(name, Located(place) if arguments is None else arguments, place)
+    if arguments is None:
+        arguments = Located(place)
+    if not isinstance(arguments, Located):
+        raise SpecError(f"the arguments of {name!r} should be a mapping, "
+                        f"not {describe(arguments)}.", where=place)
+    return Word(name, arguments, place)
 
 
 def _name(fields: Fields, name: str) -> str:
@@ -232,7 +245,7 @@ def _name(fields: Fields, name: str) -> str:
 
 
 def _less_keys(mapping: Located, *keys: str) -> Located:
-    """The mapping less some keys, places kept."""
+    """The mapping without these keys, with its places."""
     rest = Located(mapping.place)
     for key in mapping:
         if key not in keys:
@@ -254,14 +267,14 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_bibliography(document: Located) -> dict[str, BibliographyEntry]:
-    """The file's sources by their keys. Raises SpecError."""
+    """The sources of the file, by key. Raises SpecError."""
     fields = Fields(document, "the bibliography")
     fields.refuse_other_keys({"sources"})
     return read_sources(fields)
 
 
 def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, BibliographyEntry]:
-    """The sources under `sources` by their keys. Raises SpecError with file and line for what is no source."""
+    """The sources under `sources`, by key. Raises SpecError with file and line."""
     sources = fields.inner("sources", "the list of sources", optional=optional)
     return {key: _source(key, source) for key, source in sources.read_named("the source")}
 
@@ -272,8 +285,10 @@ def _source(key: str, fields: Fields) -> BibliographyEntry:
         raise SpecError(f"{quote_value(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())
     return BibliographyEntry(
-        key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
-        url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields), note=fields.text("note", ""))
+        key=key, title=fields.text("title"),
+        kind=fields.one_of("kind", KINDS, kind="kind of source"),
+        url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields),
+        note=fields.text("note", ""))
 
 
 def _year(fields: Fields) -> str:
@@ -285,42 +300,71 @@ def _year(fields: Fields) -> str:
     return str(year)
 
 
-_COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
+_COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # all others have a theme's clauses
 
 
 def _give_up(problem: SpecError) -> None:
     raise problem
 
 
+def _digest(*files: bytes) -> str:
+    return hashlib.sha256(b"".join(files)).hexdigest()
+
+
 def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = (), *,
               tell: Callable[[SpecError], None] = _give_up) -> Spec:
-    """The law in `folder` (default: the law that attnspec ships with), and the clauses of the `added` files beside it.
+    """The law in `folder` (default: the law of attnspec), with the clauses of `added` files.
 
-    Raises SpecError (file, line, cause, nearest name) at the first thing that is wrong; what is wrong with a clause is
-    told to `tell`, and if that raises nothing, the clause is left out. Words and their arguments are looked up later,
-    when the spec is compiled.
+    Raises SpecError (file, line, cause, nearest name) at the first error. One within a clause is
+    passed to `tell`; if `tell` returns, the clause is left out. Words and their arguments are
+    looked up only when the spec is compiled.
     """
     folder = Path(folder) if folder else paths.folder("spec")
     files, own = _files(folder), read_added(added)
     if own or tell is not _give_up:
         return _law(folder, files, own, tell)
-    return _load_once(folder, shown_path(folder), tuple(files.items()))
+    # places are told from the working folder
+    key = folder, shown_path(folder), (*files, _digest(*files.values()))
+    if key not in _read_laws:
+        law = _law(folder, files, (), _give_up)
+        for earlier in list(_read_laws)[:-1]:
+            del _read_laws[earlier]
+        _read_laws[key] = law
+    return _read_laws[key]
 
 
-@lru_cache(maxsize=2)
-def _load_once(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) -> Spec:
-    """The law of these files, read once: a process may make many engines. Places are told from the working folder."""
-    return _law(folder, dict(files), (), _give_up)
+_LawKey: TypeAlias = tuple[Path, str, tuple[str, ...]]
+_read_laws: dict[_LawKey, Spec] = {}
+"""The two laws that were read last: a process may make many engines."""
 
 
-def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added], tell: Callable[[SpecError], None]) -> Spec:
+def hand_over_law(file: Path) -> None:
+    """Writes what was read of the law to a file, for other processes of the same run."""
+    import pickle  # noqa: PLC0415  (weight: no other command needs it)
+
+    file.write_bytes(pickle.dumps(_read_laws))
+
+
+def take_over_law(file: Path) -> None:
+    """Takes the law from another process of this run: four times as fast as reading it.
+
+    It is read anew if its files have changed.
+    """
+    import pickle  # noqa: PLC0415  (as above)
+
+    _read_laws.update(pickle.loads(file.read_bytes()))
+
+
+def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added],
+         tell: Callable[[SpecError], None]) -> Spec:
     documents = {name: parse_yaml(data, shown_path(folder / name)) for name, data in files.items()}
     context = _context(documents, own)
-    themes = [name for name in files if name not in _COMMON]
-    shipped = (clause for name in themes for clause in _theme(name, documents[name], context, tell))
-    clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context, tell))))
-    return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
-                clauses=clauses, bibliography=context.bibliography, problems=context.problems,
+    parts = [_theme(name, documents[name], context, tell) for name in files if name not in _COMMON]
+    parts += [added_clauses(file, context, tell) for file in own]
+    clauses = _unique(chain.from_iterable(parts))
+    digest = _digest(*files.values(), *(file.data for file in own))
+    return Spec(version=_version(documents["spec.yaml"]), digest=digest, clauses=clauses,
+                bibliography=context.bibliography, problems=context.problems,
                 added=tuple(file.name for file in own), folder=folder)
 
 
@@ -339,23 +383,25 @@ def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:
 
 
 def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
-    """Raise SpecError for a name under `key` to which an earlier document gives another meaning."""
+    """Raises SpecError if a later document gives a name under `key` another meaning."""
     first: dict[str, tuple[object, FileLocation]] = {}
     for document in documents:
-        named: Located = document.get(key) or Located(document.place)
-        for name, meant in named.items():
-            earlier, place = first.setdefault(name, (meant, named.place_of(name)))
-            if meant != earlier:
+        entries: Located = document.get(key) or Located(document.place)
+        for name, meaning in entries.items():
+            earlier, place = first.setdefault(name, (meaning, entries.place_of(name)))
+            if meaning != earlier:
                 raise SpecError(f"there are two {noun}s {name!r}; the first is at {place}. Rename this one.",
-                                where=named.place_of(name))
+                                where=entries.place_of(name))
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Every YAML file of the folder, by name, in the order of names; the three common ones must be there."""
+    """Every YAML file of the folder, by name and in its order; the common three must exist."""
     if not folder.is_dir():
-        reason = "is not a folder" if folder.exists() else "there is no such folder"
-        way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=FileLocation(shown_path(folder)))
+        message = "there is no such folder; a spec is a folder of YAML files."
+        if folder.exists():
+            message = ("is not a folder; a spec is a folder of YAML files. Clauses of your own "
+                       "are added by --spec-add.")
+        raise SpecError(message, where=FileLocation(shown_path(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, such as causal.yaml.",
@@ -371,9 +417,10 @@ def _theme(
 ) -> Iterator[Clause]:
     fields = Fields(document, "a theme's file")
     fields.refuse_other_keys({"theme", "clauses"})
-    theme, expected = fields.text("theme"), file.removesuffix(".yaml")
-    if theme != expected:
-        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {quote_value(theme)}.")
+    theme, file_theme = fields.text("theme"), file.removesuffix(".yaml")
+    if theme != file_theme:
+        raise fields.complain("theme", f"should be {file_theme!r}, the name of its file, "
+                                       f"not {quote_value(theme)}.")
     for clause in fields.read_each("clauses", "a clause"):
         try:
             yield _refutable(read_clause(clause, theme, context))
@@ -382,22 +429,24 @@ def _theme(
 
 
 def _refutable(clause: Clause) -> Clause:
-    """The clause, if it is known that it can fail. Raises SpecError."""
+    """The clause, if a fault is known that violates it. Raises SpecError."""
     if clause.level is Level.MUST and not clause.refuted_by:
-        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': a must clause names a fault that violates it.",
+        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': "
+                        "a must clause names a fault that violates it.",
                         where=clause.place_of("refuted_by"))
     return clause
 
 
 def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
-    """The clauses, in order; an id given twice is an error."""
-    seen: dict[str, Clause] = {}
+    """The clauses in order. Raises SpecError if two have one id."""
+    by_id: dict[str, Clause] = {}
     for clause in clauses:
-        if clause.id in seen:
-            message = f"there are two clauses {clause.id!r}; the first is at {seen[clause.id].where}. Rename this one."
+        if clause.id in by_id:
+            message = (f"there are two clauses {clause.id!r}; "
+                       f"the first is at {by_id[clause.id].where}. Rename this one.")
             raise SpecError(message, where=clause.where)
-        seen[clause.id] = clause
-    return tuple(seen.values())
+        by_id[clause.id] = clause
+    return tuple(by_id.values())
 
 
 def _version(document: Located) -> str:
@@ -406,12 +455,8 @@ def _version(document: Located) -> str:
     return fields.text("version")
 
 
-def _digest(*files: bytes) -> str:
-    return hashlib.sha256(b"".join(files)).hexdigest()
-
-
 OWN = " A clause of your own is found with --spec-add FILE."
-"""What to say, after a message, to whoever names a clause that is none."""
+"""Added to a message about an unknown clause."""
 
 KEYS = ("clauses", "sources", "problems")
 _SUFFIXES = (".yaml", ".yml")
@@ -420,7 +465,7 @@ _WANTED = "a mapping with the key `clauses` is expected"
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file of own clauses as it was read. `name`: as the user knows it."""
+    """A file of the user's own clauses. name: as the user knows it."""
 
     name: str
     data: bytes
@@ -428,12 +473,12 @@ class Added:
 
 
 def read_added(paths: Iterable[Path | str]) -> tuple[Added, ...]:
-    """The files, and those of the folders, in the order in which they are named, each once. Raises SpecError."""
+    """The files, and those in the folders, in order and each once. Raises SpecError."""
     return tuple(map(_read_added_file, added_files(paths)))
 
 
 def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
-    """The files, and the YAML files of the folders, each once. Raises SpecError for a folder without any."""
+    """The files, and the YAML files in the folders. Raises SpecError for a folder without."""
     files: dict[Path, Path] = {}
     for path in paths:
         for file in _files_of(Path(path)):
@@ -441,8 +486,9 @@ def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     return tuple(files.values())
 
 
-def added_clauses(added: Added, context: Context, tell: Callable[[SpecError], None]) -> Iterator[Clause]:
-    """The clauses of a file. What is wrong with one is told to `tell`. Raises SpecError with file and line."""
+def added_clauses(added: Added, context: Context,
+                  tell: Callable[[SpecError], None]) -> Iterator[Clause]:
+    """The clauses of a file. An error in one is passed to `tell`. Raises SpecError."""
     fields = Fields(added.document, "an added file")
     clauses = tuple(fields.read_each("clauses", "a clause"))
     if not clauses:
@@ -468,7 +514,7 @@ def _read_added_file(path: Path) -> Added:
     data = read_bytes(path)
     document = parse_yaml(data, shown_path(path), wanted=_WANTED)
     if "theme" in document:
-        raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is "
-                        "its theme.", where=document.place_of("theme"))
+        raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an "
+                        "id before the dot is its theme.", where=document.place_of("theme"))
     Fields(document, "an added file").refuse_other_keys(KEYS)
     return Added(shown_path(path), data, document)

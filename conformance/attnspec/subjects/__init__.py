@@ -1,1 +1,1 @@
-"""What is judged: how implementations are found, what they declare, and how they are called. Judges nothing."""
+"""Finds implementations, reads what they declare, and calls them. Judges nothing."""

@@ -1,5 +1,6 @@
-"""What a bare function says of itself in its attributes: `attend.dtypes = ["float32"]`; and whether the precision
-classes that a subject declares make sense.
+"""Reads what a bare function declares in its attributes: `attend.dtypes = ["float32"]`.
+
+It also checks whether the precision classes that a subject declares make sense.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import declared_backward, format_backward
-from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import lacks_parameter, read_declaration
 from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, describe_function, signature_of
@@ -63,7 +63,7 @@ ATTRIBUTES: Mapping[str, str] = {
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
     **{name: f'"{each.sample}"' for part in load_parts("limits") for name, each in part.CHOICES.items()},
 }
-"""What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
+"""All that a function may declare, every limit on its own, with a value as one writes it."""
 
 _READ_TOGETHER: Mapping[str, tuple[str, ...]] = {
     name: each.read_with for part in load_parts("limits") for name, each in part.CHOICES.items() if each.read_with}
@@ -74,10 +74,9 @@ _MISTYPED_LIKENESS = 0.8  # how alike an attribute and a known one must be to be
 
 def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
                    target: str = UNKNOWN_PLACE) -> Declaration:
-    """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
-
-    `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
-    no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
+    """Reads the declaration from signature and attributes: `attend.dtypes = ["float32"]`, …
+    target: see `signature_of`. Raises TargetError, with the attribute as it should be written, for
+    a value that makes no sense, a misspelt attribute, and what is declared in another way.
     """
     function = describe_function(function)
     signature = signature_of(function, name, target=target,
@@ -92,19 +91,18 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
         _check_value(function, name, attribute, value, beside)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
                    defaults=signature.defaults, off=signature.off, spelled=signature.spelled,
-                   form=signature.form,
-                   given=signature.given)
+                   form=signature.form, given=signature.given)
     if wrong := lacks_parameter(said.limits, said.keywords, name):
         raise TargetError(f"{function.place}: {name}.{wrong}")
     return of_kind(said, signature.kind)
 
 
 def _read_attributes(name: str, given: Mapping[str, object], place: FileLocation) -> Declaration:
-    """The declaration, limits under their own key, as a manifest has them."""
+    """Reads the declaration, limits under their own key, as a manifest has them."""
     limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
     others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
-    return read_declaration(Fields(_locate_value({**others, "limits": limits}, place), f"the attributes of {name}",
-                                   TargetError))
+    return read_declaration(Fields(_locate_value({**others, "limits": limits}, place),
+                                   f"the attributes of {name}", TargetError))
 
 
 def _locate_value(value: object, place: FileLocation) -> Located:
@@ -114,7 +112,7 @@ def _locate_value(value: object, place: FileLocation) -> Located:
 
 
 def _place_value(value: object, place: FileLocation) -> object:
-    """The value as if it had been read from a file, at this place."""
+    """Places a value as if it had been read from a file."""
     if isinstance(value, Mapping):
         mapping = Located(place)
         mapping.update({str(_read_plain(key)): _place_value(inner, place) for key, inner in value.items()})
@@ -132,7 +130,7 @@ def _read_plain(value: object) -> object:
 
 def _check_value(function: FunctionDescription, name: str, attribute: str, value: object,
                  beside: Mapping[str, object]) -> None:
-    """Raise TargetError for a value that makes no sense together with the attributes that it is read with."""
+    """Raises TargetError for a value that makes no sense with those that it is read with."""
     try:
         _read_attributes(name, {**beside, attribute: value}, function.place)
     except TargetError as wrong:
@@ -141,7 +139,7 @@ def _check_value(function: FunctionDescription, name: str, attribute: str, value
 
 
 def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
-    """Raise TargetError for an attribute that means to declare something and does not."""
+    """Raises TargetError for an attribute that means to declare something and does not."""
     known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
     meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_LIKENESS)), "")
     if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _read_plain(value) == kind.value):
@@ -150,7 +148,6 @@ def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Fil
 
 
 def _find_way(name: str, meant: str, value: object, kind: Kind) -> str:
-    """How what is meant should be declared."""
     if meant == "kind":
         return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
     if meant == "limits":
@@ -163,7 +160,7 @@ def _find_way(name: str, meant: str, value: object, kind: Kind) -> str:
 
 
 def _name_limits(value: object) -> Mapping[str, object]:
-    """The limits that a mapping names, each by its nearest right name; an example where it names none."""
+    """Returns the limits that a mapping names, by the nearest right name; else an example."""
     named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
              for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}
     return named or {"ties_value_width": True}
@@ -171,7 +168,7 @@ def _name_limits(value: object) -> Mapping[str, object]:
 
 def check_precision(declaration: Declaration, where: FileLocation | None,
                     error: type[AttnspecError] = ManifestError) -> None:
-    """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
+    """Raises `error` at the first precision class, also of variants, that makes no sense."""
     for dtype, words in _declared_precisions(declaration):
         try:
             declared_precision(words, dtype)
@@ -181,33 +178,34 @@ def check_precision(declaration: Declaration, where: FileLocation | None,
         try:
             declared_backward(words, declared_precision(declaration.precision.get(dtype), dtype))
         except ManifestError as cause:
-            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+            raise error(str(cause), where=getattr(words, "place", where)) from None
 
 
 def check_width(declaration: Declaration, where: FileLocation | None,
                 error: type[AttnspecError] = ManifestError) -> None:
-    """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
-    if declaration.kind is Kind.ROTARY:
+    """Raises `error` at the first precision class under which a plain mistake conforms."""
+    declared = tuple(_declared_precisions(declaration))
+    if declaration.kind is Kind.ROTARY or not declared:
         return  # the mistakes are of attention
-    for dtype, words in _declared_precisions(declaration):
+    from attnspec.numerics.width import refuse_too_wide  # noqa: PLC0415  (weight: the whole of the bound)
+
+    for dtype, words in declared:
         try:
             refuse_too_wide(declared_precision(words, dtype))
         except ManifestError as cause:
-            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+            raise error(str(cause), where=getattr(words, "place", where)) from None
 
 
 def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
-    """Every precision class that is declared, of the subject, its variants and kinds of devices."""
+    """Yields every declared precision class, of the subject, its variants and devices."""
     declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
     for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
         yield from precision.items()
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
-    """The name of the class of a subject's backward pass, by dtype.
-
-    precision: the forward pass's classes, by dtype, as a record tells them. Where it is declared otherwise by now, the
-    record is of another declaration, and nothing is said.
+    """Returns the class name of a subject's backward pass, by dtype.  precision: the forward
+    pass's, by dtype, as a record tells them; dtypes declared otherwise by now are left out.
     """
     found = {}
     for dtype in (each for each in DType if each.value in precision):
@@ -219,7 +217,7 @@ def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) ->
 
 
 def _place_of(words: Mapping[str, object], dtype: DType) -> FileLocation | None:
-    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
+    """Returns the place of the first word that makes no sense by itself, or of the class."""
     if not isinstance(words, Located):
         return None
     for word, value in words.items():

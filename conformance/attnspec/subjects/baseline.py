@@ -1,9 +1,9 @@
-"""A baseline: the failures that a gate knew when it was set up, so that only new ones stop anybody.
+"""Keeps a baseline: the failures that a gate knew when it was set up, so that only new ones stop a
+run.
 
-Written by the first run (`attnspec check mine:attend --baseline known.yaml`), and changed only on request.
-
-It also keeps which conventions a subject followed, so that one that changes is told: a convention that a subject does
-not declare is probed anew in each run, and without the list each run would hold it to what it does by then.
+The first run writes it (`attnspec check mine:attend --baseline known.yaml`); later it changes only
+on request. It also keeps which conventions a subject followed: a convention that is not declared
+is probed anew in each run, so only the list shows that it changed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,12 @@ if TYPE_CHECKING:
 _MADE_FIELDS = ("attnspec", "spec", "effort", "seed", "strict", "tried")
 _TRIED_FIELDS = ("subjects", "dtypes", "clauses")
 DIGEST_DIGITS = 12
-"""So many digits of the spec's digest are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a run was made under.
-
-    attnspec: its version.  spec: the first digits of the digest of all clauses.  is_strict: recommendations gated, too.
+    """What a run was made under.  attnspec: its version.  spec: the first digits of the digest of
+    all clauses.  is_strict: whether recommendations gated too.
     """
 
     attnspec: str
@@ -53,7 +51,7 @@ class Conditions:
     is_strict: bool = False
 
     def differences(self, before: Conditions) -> str:
-        """What may be behind a difference beside the subject: `the clauses have changed since`; empty for nothing."""
+        """Says what beside the subject may explain a difference; empty for nothing."""
         told = []
         if self.attnspec != before.attnspec:
             told.append(f"attnspec was {before.attnspec} then")
@@ -65,11 +63,11 @@ class Conditions:
 
 
 TriedConditions = Mapping[Key, Conditions]
-"""By subject, clause and dtype: under what a clause was put when the list was made."""
+"""By subject, clause and dtype, the conditions under which the clause was put."""
 
 
 def read_conditions(fields: Fields) -> TriedConditions:
-    """What a baseline lists under `made`; nothing in a file of before. Raises UsageError with file and line."""
+    """Reads what a baseline lists under `made`. Raises UsageError with file and line."""
     found: dict[Key, Conditions] = {}
     for made in fields.read_each("made", "what the list was made under", optional=True):
         made.refuse_other_keys(_MADE_FIELDS)
@@ -91,9 +89,8 @@ def _list_keys(tried: Fields) -> Iterator[Key]:
 
 def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
                      now: Conditions | None) -> list[dict[str, object]]:
-    """The entries that a baseline is written with: what was put now, and what was put before and is not put now.
-
-    now: what the outcomes were found under; None where nobody knows, as of an old record.
+    """Returns the entries to write: what was put now, and what was put before and is not put now.
+    now: the conditions of the outcomes; None where they are not known, as for an old record.
     """
     put = [(each.subject, each.clause, each.dtype.value) for each in outcomes if _is_put(each)]
     after = {key: conditions for key, conditions in before.items() if now or key not in set(put)}
@@ -102,12 +99,13 @@ def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],
     groups: dict[Conditions, set[Key]] = defaultdict(set)
     for key, conditions in after.items():
         groups[conditions].add(key)
-    order = sorted(groups, key=lambda each: (each.attnspec, each.spec, each.effort.value, each.seed, each.is_strict))
+    order = sorted(groups, key=lambda each: (each.attnspec, each.spec, each.effort.value,
+                                             each.seed, each.is_strict))
     return [_conditions_as_yaml(conditions, groups[conditions]) for conditions in order]
 
 
 def _is_put(outcome: Outcome) -> bool:
-    """Whether the clause was put to the subject. One that does not apply was: that it applies now is the subject's."""
+    """Says whether a clause was put; so was one that the subject makes inapplicable."""
     if outcome.verdict is Verdict.NOT_RUN:
         return False
     return not (outcome.verdict is Verdict.INAPPLICABLE and is_left_out(outcome.reason))
@@ -121,7 +119,7 @@ def _conditions_as_yaml(conditions: Conditions, keys: Iterable[Key]) -> dict[str
 
 
 def _group_clauses(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
-    """The clauses that were put at the same dtypes to the same subjects, together."""
+    """Groups the clauses that were put at the same dtypes to the same subjects."""
     dtypes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for subject, clause, dtype in keys:
         dtypes[subject, clause].add(dtype)
@@ -137,39 +135,38 @@ def _group_clauses(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
 
 
 def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tuple[Novelty, str]:
-    """How a failure that is not listed stands to what the list was made under, with the rest of a sentence about it.
-
-    Of a subject that the list was not made for, and of a list of before, nobody knows: it is new, and gates.
+    """Compares an unlisted failure with the list's conditions, and says the rest of a sentence
+    about it. Without such a subject, or for an old list, it is new, and gates.
     """
     if not any(subject == failure.subject for subject, _, _ in tried):
         return Novelty.NEW, ""
     before = tried.get((failure.subject, failure.clause, failure.dtype.value))
     if before is None:
-        is_newer = not any(clause == failure.clause for _, clause, _ in tried) and now.spec not in {
-            each.spec for each in tried.values()}
-        return Novelty.UNTRIED, "the clause is newer than the list" if is_newer else (
-            "it was not tried when the list was made")
+        is_same_spec = now.spec in {each.spec for each in tried.values()}
+        if is_same_spec or any(clause == failure.clause for _, clause, _ in tried):
+            return Novelty.UNTRIED, "it was not tried when the list was made"
+        return Novelty.UNTRIED, "the clause is newer than the list"
     if failure.level is Level.SHOULD and now.is_strict and not before.is_strict:
         return Novelty.UNTRIED, "recommendations were not held against it when the list was made"
-    if _rank_entry(now.effort) > _rank_entry(before.effort):
+    efforts = list(Effort)
+    if efforts.index(now.effort) > efforts.index(before.effort):
         return Novelty.DEEPER, f"the list was made at effort {before.effort.value}"
     besides = now.differences(before)
-    return Novelty.REGRESSION, f"it did not fail when the list was made{f' ({besides})' if besides else ''}"
-
-
-def _rank_entry(effort: Effort) -> int:
-    return list(Effort).index(effort)
+    since = f" ({besides})" if besides else ""
+    return Novelty.REGRESSION, f"it did not fail when the list was made{since}"
 
 
 _CONVENTION_FIELDS = ("subject", "convention", "answer", "dtypes")
 _CONVENTION_FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
-_CONVENTION_NAMES = (*CONVENTIONS, *(f"{name}.{form}" for name, forms in _CONVENTION_FORMS.items() for form in forms))
+_CONVENTION_NAMES = (*CONVENTIONS,
+                     *(f"{name}.{form}" for name, forms in _CONVENTION_FORMS.items()
+                       for form in forms))
 ConventionKey = tuple[str, str, str]  # subject, dtype, convention
 
 
 @dataclass(frozen=True, slots=True)
 class KnownConvention:
-    """The answer that a subject gave at these dtypes, as the file has it. name: `hidden_row`, or a form of it."""
+    """The answer that a subject gave at these dtypes.  name: `hidden_row`, or a form of it."""
 
     subject: str
     name: str
@@ -187,14 +184,13 @@ def _convention_entry(fields: Fields) -> KnownConvention:
 
 
 def index_conventions(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
-    """The answer by subject, dtype and convention."""
-    return {(each.subject, dtype.value, each.name): each.answer for each in known for dtype in each.dtypes}
+    """Returns the answers by subject, dtype and convention."""
+    return {(each.subject, dtype.value, each.name): each.answer
+            for each in known for dtype in each.dtypes}
 
 
 def changed_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> tuple[str, str]:
-    """The first convention whose answer is not the known one, and a sentence; two empty texts where none is known to
-    have been another.
-    """
+    """Returns the first convention whose known answer changed, and a sentence; else two ""."""
     found = {each.name: each.answer for each in outcome.probed}
     at = outcome.subject, outcome.dtype.value
     for name in dict.fromkeys(form for each in found for form in (each, *_list_forms(each))):
@@ -210,17 +206,17 @@ def _list_forms(name: str) -> Sequence[str]:
 
 
 def _whole_convention(name: str) -> str:
-    """The convention of which this is a form."""
     return name.partition(".")[0]
 
 
 def _find_answer(name: str, answers: Mapping[str, str]) -> str:
-    """The answer, which is that of the whole convention where the form has none of its own; empty for none."""
+    """Returns the answer of a form, or that of its whole convention, or ""."""
     return answers.get(name, answers.get(_whole_convention(name), ""))
 
 
-def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
-    """The entries that a baseline is written with: what was probed now, and what was known of what was not."""
+def conventions_after(known: Iterable[KnownConvention],
+                      outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
+    """Returns the entries to write: what was probed now, and what was known of the rest."""
     told = {(each.subject, each.dtype.value, convention.name): convention.answer
             for each in outcomes for convention in each.probed}
     is_probed = {(subject, dtype, _whole_convention(name)) for subject, dtype, name in told}
@@ -230,7 +226,7 @@ def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outco
 
 
 def _list_entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, object]]:
-    """One a subject, convention and answer, with the dtypes that have it; in an order that keeps differences small."""
+    """Yields an entry for each subject, convention and answer, in a stable order."""
     grouped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for (subject, dtype, name), answer in answers.items():
         grouped[subject, name, answer].append(dtype)
@@ -255,9 +251,10 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 class BaselineEntry:
     """One known failure, as the file has it.
 
-    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id
-    of the finding that explains it.  reason: what was seen, or what somebody wrote; empty where a finding tells it.
-    processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
+    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it
+    fails.  finding: the id of the finding that explains it.  reason: what was seen, or what
+    somebody wrote; empty where a finding tells it.  processor: what the processor has to have for
+    it to be expected, such as `avx512_fp16`.
     """
 
     subject: str
@@ -273,20 +270,19 @@ class BaselineEntry:
 
     @property
     def key(self) -> Key:
-        """The subject, clause and dtype that an entry speaks of."""
+        """Returns the subject, clause and dtype of an entry."""
         return self.subject, self.clause, self.dtype
 
     @property
     def is_here(self) -> bool:
-        """Whether a failure is expected on this machine."""
+        """Says whether a failure is expected on this machine."""
         return not self.processor or self.processor in processor_features()
 
     def deviation(self, findings: Findings) -> Deviation:
-        """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
+        """Returns a deviation. Raises UsageError for a finding that does not explain it."""
         reason = self._find_explanation(findings).says if self.finding else self.reason or "known"
         return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),),
-                         self.where, self.where.file,
-                         self.how, self.case, self.finding)
+                         self.where, self.where.file, self.how, self.case, self.finding)
 
     def _find_explanation(self, findings: Findings) -> Finding:
         known = {each.id: each for each in findings(self.finding)}
@@ -294,24 +290,26 @@ class BaselineEntry:
             raise UsageError.unknown("finding", self.finding, known, where=self.where)
         finding = known[self.finding]
         if not finding.speaks_of(*self.key):
-            raise UsageError(f"{finding.id} does not speak of {' '.join(self.key)}: see {finding.where}. Name the "
-                             "finding that does, or none.", where=self.where)
+            raise UsageError(f"{finding.id} does not speak of {' '.join(self.key)}: see "
+                             f"{finding.where}. Name the finding that does, or none.",
+                             where=self.where)
         return finding
 
 
 def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
-    """The failures that a baseline lists. Raises UsageError with file and line."""
-    return tuple(map(_read_entry, _read_fields(path).read_each("known", "a known failure", optional=True)))
+    """Reads the failures that a baseline lists. Raises UsageError with file and line."""
+    listed = _read_fields(path).read_each("known", "a known failure", optional=True)
+    return tuple(map(_read_entry, listed))
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
-    """The conventions that a baseline lists; none in a file of before. Raises UsageError with file and line."""
+    """Reads the conventions that a baseline lists. Raises UsageError with file and line."""
     listed = _read_fields(path).read_each("conventions", "a known convention", optional=True)
     return tuple(map(_convention_entry, listed))
 
 
 def read_tried(path: Path) -> TriedConditions:
-    """What a baseline was made under. Raises UsageError with file and line."""
+    """Reads what a baseline was made under. Raises UsageError with file and line."""
     return read_conditions(_read_fields(path))
 
 
@@ -329,13 +327,14 @@ def _read_entry(fields: Fields) -> BaselineEntry:
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES),
                             kind="verdict of a failure")
     return BaselineEntry(
-        fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
-        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]},
-        where=fields.place("clause"))
+        fields.text("subject"), fields.text("clause"),
+        fields.choice("dtype", DType, kind="dtype").value, verdict,
+        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]}, where=fields.place("clause"))
 
 
-def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
-    """The failures that are known on this machine, by subject. Raises UsageError with file and line."""
+def read_baseline(path: Path,
+                  folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
+    """Reads this machine's known failures, by subject. Raises UsageError with file and line."""
     known: dict[str, list[Deviation]] = defaultdict(list)
     findings = _read_all_findings(folders)
     for entry in filter(lambda each: each.is_here, read_entries(path)):
@@ -349,7 +348,7 @@ def _read_all_findings(folders: Sequence[Path | str]) -> Findings:
 
 
 def parse_case(case: str, where: FileLocation) -> Recipe:
-    """The recipe that an entry records. Raises UsageError with file and line."""
+    """Parses the recipe that an entry records. Raises UsageError with file and line."""
     from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: NumPy)
 
     try:
@@ -359,8 +358,9 @@ def parse_case(case: str, where: FileLocation) -> Recipe:
 
 
 def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Declaration:
-    """The declaration with what the baseline knows; a deviation that the manifest lists itself stays as it is there."""
-    listed = {(each.clause, dtype) for each in declaration.deviations for dtype in each.dtypes or declaration.dtypes}
+    """Adds a baseline's deviations to those of the manifest, which come first."""
+    listed = {(each.clause, dtype) for each in declaration.deviations
+              for dtype in each.dtypes or declaration.dtypes}
     more = tuple(each for each in known if (each.clause, each.dtypes[0]) not in listed)
     return replace(declaration, deviations=(*declaration.deviations, *more))
 
@@ -369,14 +369,15 @@ def write_baseline(
     path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
     conditions: Conditions | None = None,
 ) -> tuple[BaselineEntry, ...]:
-    """Write the failures that gate, in an order that keeps differences small, the conventions that were probed, and
-    what was tried. conditions: what the outcomes were found under, if that is known.
+    """Writes the failures that gate, the conventions that were probed, and what was tried.
 
-    Returns the failures that the file lists then.
+    conditions: those of the outcomes, if they are known. Returns the failures that the file then
+    lists.
 
-    An entry that stays keeps its finding, or its reason; a new one gets the finding that speaks of it, where only one
-    does. What was not judged, or is expected on other processors, stays as it is. The outcomes may themselves be held
-    against this very file.
+    The order keeps differences small. An entry that stays keeps its finding or its reason; a new
+    one gets the finding that speaks of it, if there is only one. What was not judged, or is
+    expected on other processors, stays as it is. The outcomes may themselves be compared with this
+    very file.
     """
     outcomes, is_there = tuple(outcomes), path.is_file()
     before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
@@ -388,7 +389,8 @@ def write_baseline(
         key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
     known += found.values()
     known.sort(key=lambda entry: entry.key)
-    listed = [{name: getattr(entry, name) for name in _ENTRY_FIELDS if getattr(entry, name)} for entry in known]
+    listed = [{name: getattr(entry, name) for name in _ENTRY_FIELDS if getattr(entry, name)}
+              for entry in known]
     conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
     made = conditions_after(read_tried(path) if is_there else {}, outcomes, conditions)
     further = {"conventions": conventions, "made": made}
@@ -399,10 +401,13 @@ def write_baseline(
 
 
 def _find_listed_failure(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
-    """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
-    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
-        outcome = replace(outcome, verdict=outcome.change.verdict)
-    gates = outcome.verdict in FAILURES and does_gate_run(outcome.verdict, outcome.level, strict=strict)
+    """Returns the failure to list, as if nothing were known; a manifest's own is not listed."""
+    change = outcome.change
+    if outcome.verdict is Verdict.UNEXPECTED and change and (is_listed or change.convention):
+        outcome = replace(outcome, verdict=change.verdict)
+    if outcome.verdict not in FAILURES:
+        return None
+    gates = does_gate_run(outcome.verdict, outcome.level, strict=strict)
     return outcome if gates else None
 
 
@@ -410,10 +415,11 @@ def _make_entry(outcome: Outcome, before: BaselineEntry | None,
                 findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
     entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value,
-                          outcome.verdict.value,
-                          outcome.failure_kind, evidence.recipe if evidence else "",
+                          outcome.verdict.value, outcome.failure_kind,
+                          evidence.recipe if evidence else "",
                           processor=before.processor if before and before.is_here else "")
-    speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
+    unexplained = replace(outcome, finding="")
+    speaking = [each.id for each in findings(outcome.subject) if each.explains(unexplained)]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)
     if len(speaking) == 1:
@@ -431,7 +437,7 @@ _PROCESSOR_FILE = Path("/proc/cpuinfo")
 
 @cache
 def processor_features(told: Path = _PROCESSOR_FILE) -> frozenset[str]:
-    """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
+    """Returns Linux's names of what the processor can do, such as `avx512_fp16`."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What is called: a function in a process of its own, or one in the judge's process."""
+"""Calls functions: in a process of their own, or in the judge's process."""
 
 from __future__ import annotations
 
@@ -42,38 +42,35 @@ class Callee(Protocol):
 
     @property
     def place(self) -> Mapping[str, str]:
-        """What a record says of the process in which it lives."""
+        """Returns what a record says of the process in which it lives."""
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        """The answer; with gradients of the sum of these rows of the output, (T,) bool.
-
+        """Returns the answer; with gradients of the sum of these rows of the output, (T,) bool.
         Raises SubjectRaised, SubjectDied or UnusableAnswer.
         """
 
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """While this context is open, each call may do one piece of the work, none of which calls, while the answer is
-        worked out.
-        """
+        """Lets each call, while the context is open, do a piece of the work as it waits."""
 
     def find_flushing_operation(self, dtype: DType) -> str:
-        """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
+        """Returns the operation in which its framework flushes subnormals, or ""."""
 
     def why_not_taken(self, dtype: DType) -> str:
-        """Why arrays of a dtype cannot be handed over; empty if they can."""
+        """Says why arrays of a dtype cannot be handed over; empty if they can."""
 
     def begin_item(self) -> None:
-        """The calls from here on have a whole deadline."""
+        """Gives the calls from here on a whole deadline."""
 
     def cpu_seconds(self) -> float:
-        """Seconds that processors have worked where it lives; only a difference means something."""
+        """Returns seconds of processors where it lives; only a difference means something."""
 
     def forget(self) -> None:
-        """Give back what was kept of the calls so far."""
+        """Frees what was kept of the calls so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A function in a process of its own. number: the client's for it.  framework: what the lift said there."""
+    """A function in a process of its own.  framework: what the lift said there."""
 
     client: Client
     number: int
@@ -82,36 +79,35 @@ class Hosted:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """Interpreter, NumPy, device, and what the framework tells of that; and what started it, if it is not our own
-        interpreter.
-        """
-        about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
-        there = self.client.surroundings
-        started = "interpreter" if there.is_here else "host"
-        return {**about, "device": str(self.framework.get("device", "cpu")),
-                **self.framework.get("about", {}),
-                **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
-                   else {})}
+        """Returns interpreter, NumPy and device, what the framework says, and what started it."""
+        there, host = self.client.surroundings, self.client.about
+        place = {name: str(host[name]) for name in ("python", "numpy") if name in host}
+        place["device"] = str(self.framework.get("device", "cpu"))
+        place |= self.framework.get("about", {})
+        if there.command and there.speaks is HostLanguage.PYTHON:
+            place["interpreter" if there.is_here else "host"] = portable_text(there.command[0])
+        return place
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        """The answer, from over there; rows (T,) bool."""
+        """Returns the answer of the process; rows (T,) bool."""
         arrays, told, found = self._exchange(call, rows)
         try:
             ended, changed = _read_call_end(told, found, call, arrays)
         except _NoAnswer as broken:
             raise SubjectDied(self._make_end(call, broken)) from None
         # no more than these is held by the answer: the arrays of the call can go
-        number, life, most, client = int(str(told["call"])), self.client.life, call.most_bytes, self.client
+        number, most = int(str(told["call"])), call.most_bytes
+        client, life = self.client, self.client.life
 
         def now() -> Array | None:
-            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
+            """Returns what that memory holds now, (B,H,T,Dv) or (B,T,M)."""
             kept = client.recall(number, life, most)
             return array_of(kept[0]) if kept else None
 
         return read_answer(ended, call, changed, now)
 
     def call_whole(self, call: Call) -> ReturnedTree:
-        """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
+        """Returns all that comes back, part by part. Raises SubjectRaised, SubjectDied."""
         _, told, found = self._exchange(call, None)
         try:
             if told["ended"] == "raised":
@@ -120,28 +116,35 @@ class Hosted:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
             raise SubjectDied(self._make_end(call, wrong)) from None
 
-    def _exchange(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
-        """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
-        arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
+    def _exchange(self, call: Call, rows: Array | None) -> tuple[
+            Sequence[Array], Mapping[str, Any], list[Entries]]:
+        """Returns given arrays, of any shape, and what returns; rows (T,). Raises SubjectDied."""
+        given = list(call.named_arrays.values())
+        if rows is not None:
+            given.append(rows)
+        # the same array twice is sent once
+        arrays = list({id(array): array for array in given}.values())
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift,
                   "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
-                  "keywords": _keywords_as_json(call.keywords, places),
-                  "dtype": call.dtype.value, "shapes": call.shapes,
-                  **({} if rows is None else {"rows": places[id(rows)]}),
-                  **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {}),
-                  **({"form": call.form._asdict()} if call.form else {})}
+                  "keywords": _keywords_as_json(call.keywords, places), "dtype": call.dtype.value,
+                  "shapes": call.shapes}
+        if rows is not None:
+            header["rows"] = places[id(rows)]
+        if call.wrt:
+            header |= {"wrt": call.wrt, "backward": call.is_backward}
+        if call.form:
+            header["form"] = call.form._asdict()
         try:
-            return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most_bytes,
-                                                kind=self._find_kind(call))
+            return arrays, *self.client.request(header, [entries_of(each) for each in arrays],
+                                                most=call.most_bytes, kind=self._find_kind(call))
         except HostDied as died:
             raise SubjectDied(died.death) from None
 
     @contextlib.contextmanager
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
-        """A piece that raises is left, as are those for which there is no call: whoever needs them does them then."""
+        """Hands the work to the client; a piece that raises, or finds no call, is left undone."""
         self.client.work = iter(work)
         try:
             yield
@@ -149,69 +152,73 @@ class Hosted:
             self.client.work = iter(())
 
     def _find_kind(self, call: Call) -> Hashable:
-        """What calls have in common that end a host alike."""
-        return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
+        """Returns what calls have in common that end a host alike."""
+        shapes = (array.shape for array in call.arrays.values())
+        return self.number, call.dtype, call.form, frozenset(call.keywords), *shapes
 
     def _make_end(self, call: Call, why: Exception) -> ProcessDeath:
-        """The end of a host that has answered nothing that can be read."""
+        """Makes the end of a host whose answer cannot be read."""
         death = ProcessDeath(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
         self.client.give_up(self._find_kind(call), death)
         return death
 
     def find_flushing_operation(self, dtype: DType) -> str:
-        """As the lift said."""
+        """Returns what the lift said."""
         return self.framework.get("flushed", {}).get(dtype.value, "")
 
     def why_not_taken(self, dtype: DType) -> str:
-        """As the lift said."""
+        """Returns what the lift said."""
         return self.framework.get("not_taken", {}).get(dtype.value, "")
 
     def begin_item(self) -> None:
-        """The client measures."""
+        """Resets the client's clock."""
         self.client.begin_item()
 
     def cpu_seconds(self) -> float:
-        """The client sees."""
+        """Asks the client."""
         return self.client.cpu_seconds()
 
     def forget(self) -> None:
-        """The process goes, and all that it kept."""
+        """Ends the process and all that it kept."""
         self.client.close()
 
 
 def hosted_function(client: Client, number: int, lift: str) -> Hosted:
-    """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
+    """Makes a callee of a loaded function, with its lift on its device. Raises TargetError."""
     device, framework = client.surroundings.device, lift or "NumPy"
     try:
         told = client.lift(lift)
     except HostDied as died:
-        raise TargetError(not_ended(f"trying {framework}", died.death, client.surroundings.deadline)) from None
+        ended = not_ended(f"trying {framework}", died.death, client.surroundings.deadline)
+        raise TargetError(ended) from None
     if "no_lift" in told:
-        raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
-                          f"Install it: pip install {lift}")
+        raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported "
+                          f"({told['no_lift']}). Install it: pip install {lift}")
     if "no_device" in told:
-        raise TargetError(f"there is no device {device!r} for {framework} here; there is {told['no_device']}.")
+        raise TargetError(f"there is no device {device!r} for {framework} here; there is "
+                          f"{told['no_device']}.")
     if "unusable" in told:
         where = device or "its device"
-        raise TargetError(f"nothing can be computed with {framework} on {where}: {told['unusable']}.")
+        raise TargetError(f"nothing can be computed with {framework} on {where}: "
+                          f"{told['unusable']}.")
     if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
-        raise TargetError("the host's answer to 'lift' must have the fields 'not_taken' and 'flushed' "
-                          "(docs/protocol.md).")
+        raise TargetError("the host's answer to 'lift' must have the fields 'not_taken' and "
+                          "'flushed' (docs/protocol.md).")
     return Hosted(client, number, lift, told)
 
 
 class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)
-    """What came back is none, and why."""
+    """Raised when what came back is no answer."""
 
 
 def check_lift(name: str) -> None:
-    """Raise UsageError, with the nearest name, for a lift that there is not."""
+    """Raises UsageError, with the nearest name, for a lift that does not exist."""
     if name and name not in LIFTS:
         raise UsageError.unknown("lift", name, LIFTS)
 
 
 def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
-    """Keywords as JSON has them. places: of arrays, by their ids."""
+    """Returns keywords as JSON has them; places: of arrays, by their ids."""
     if isinstance(value, np.ndarray):
         return {"$array": places[id(value)]}
     if isinstance(value, Mapping):
@@ -222,23 +229,28 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
 
 def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
                    arrays: Sequence[Array]) -> tuple[CallEnding, frozenset[int]]:
-    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
-    none: whatever is in that process can write it.
-    """
+    """Reads how the call ended, and which given arrays changed. Raises _NoAnswer for all else."""
     try:
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]
         _ = int(str(told["call"]))
-        due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-        if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
+        due: list[tuple[int, ...]] = []
+        if told["ended"] == "answered":
+            due = [tuple(shape) for shape in call.shapes]
+        has_floats = all(each.dtype in FLOATS for each in results)
+        if not has_floats or [each.array.shape for each in results] != due:
             raise ValueError("the arrays are not those that were expected")
-        shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-        if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+        has_gradients = told["has_gradients"] is True
+        shapes = [array.shape for array in call.arrays.values()] if has_gradients else []
+        is_wide = all(each.dtype == "float64" for each in gradients)
+        if not is_wide or [each.shape for each in gradients] != shapes:
             raise ValueError("the gradients are not those that were expected")
         _check_words(told["ended"], told["told"], call)
-        shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = CallEnding(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases,
+        aliases: list[int] = []
+        if shared := {id(arrays[int(at)]) for at in told["aliases"]}:
+            named = enumerate(call.named_arrays.values())
+            aliases = [at for at, array in named if id(array) in shared]
+        ended = CallEnding(told["ended"], results, (), gradients, has_gradients, aliases,
                            dict(told["told"]), str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
@@ -246,7 +258,8 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
 
 
 _TEXT_FIELDS: Mapping[object, Sequence[str]] = {
-    "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+    "answered": (), "raised": ("summary", "traceback", "statement"),
+    "unusable": ("named", "name", "reading")}
 
 
 _NO_PLACE = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
@@ -254,8 +267,9 @@ _NO_PLACE = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REA
 
 
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
-    """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
-    if ended not in _TEXT_FIELDS or any(type(words[name]) is not str for name in _TEXT_FIELDS[ended]):
+    """Raises KeyError, TypeError, ValueError or IndexError for words that end no call."""
+    texts = _TEXT_FIELDS.get(ended)
+    if texts is None or any(type(words[name]) is not str for name in texts):
         raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
     if ended == "raised":
         _ = [str(each) for each in words["classes"]]
@@ -267,9 +281,8 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """A function of this process: attnspec's own miniatures, and what a test file hands over. lift: "" is NumPy.
-
-    backward: its backward pass, if it has one.
+    """A function of this process, as attnspec's own faults and what a test file hands over. lift:
+    "" is NumPy.  backward: its backward pass, if it has one.
     """
 
     function: Callable[..., object]
@@ -278,11 +291,11 @@ class InProcess:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """The judge's own."""
+        """Describes the judge's own process."""
         return {"process": "the judge's own: nothing keeps the two apart"}
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        """The answer to private copies; rows (T,) bool."""
+        """Returns the answer to private copies; rows (T,) bool."""
         arrays = list({id(array): array for array in call.named_arrays.values()}.values())
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
@@ -290,28 +303,29 @@ class InProcess:
         ended = calling.perform(function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
-        return read_answer(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
+        own = ended.own
+        return read_answer(ended, call, changed, lambda: array_of(own[0]) if own else None)
 
-    def meanwhile(self,
-                  work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
-        """Nothing is done meanwhile: the answer is worked out here."""
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """Does nothing: the answer is computed here."""
+        del work
         return contextlib.nullcontext()
 
     def find_flushing_operation(self, dtype: DType) -> str:
-        """What the framework does here."""
+        """Returns what the framework does here."""
         return plain.find_flushing_operation(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def why_not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
-        """Attnspec's own process can hold every dtype."""
+        """Returns "": attnspec's own process can hold every dtype."""
         return ""
 
     def begin_item(self) -> None:
-        """Nobody measures: the guard of the worker does."""
+        """Does nothing: the worker's guard measures."""
 
     def cpu_seconds(self) -> float:
-        """Those of this process."""
+        """Returns the seconds of this process."""
         return time.process_time()
 
     def forget(self) -> None:
-        """Programs that the framework compiled."""
+        """Frees programs that the framework compiled."""
         lift_named(self.lift).forget()

@@ -1,4 +1,4 @@
-"""Reads what is declared of a subject, from fields: a manifest's, or what `attributes.py` makes of a function's."""
+"""Reads what a subject declares, from the fields of a manifest or of a function's attributes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims",
-            "lift", "compiles",
-            "sizes", "blocks", "backward_precision")
+            "lift", "compiles", "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
@@ -39,7 +38,7 @@ _LARGEST_OTHER = 10**6
 
 
 def read_declaration(fields: Fields) -> Declaration:
-    """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
+    """Reads a declaration, without the signature's keywords. Raises the fields' error class."""
     declaration = Declaration(
         dtypes=_read_dtypes(fields),
         output_dtype=fields.one_of("output_dtype", (INPUT, *_list_values(DType), UNDEFINED), INPUT,
@@ -58,7 +57,7 @@ def read_declaration(fields: Fields) -> Declaration:
 
 
 def _read_sizes(fields: Fields) -> tuple[str, ...]:
-    """The sizes that it is used at: a text, or a list of them."""
+    """Reads the sizes that it is used at: a text, or a list of them."""
     if isinstance(fields.mapping.get("sizes"), str):
         named = [(fields.text("sizes"), fields.place("sizes"))]
     else:
@@ -68,7 +67,7 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
 
 
 def _read_blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
-    """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
+    """Reads, by axis, the lengths of the blocks that it is cut into: a number, or a list."""
     fields.refuse_other_keys(CUT_AXES)
     return {axis: _read_block_lengths(fields, axis) for axis in CUT_AXES if axis in fields.mapping}
 
@@ -89,7 +88,7 @@ def _read_dtypes(fields: Fields) -> tuple[DType, ...]:
 
 
 def read_limits(fields: Fields) -> Limits:
-    """What the subject cannot take."""
+    """Reads what the subject cannot take."""
     fields.refuse_other_keys(LIMITS)
     said = {name: _read_limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
@@ -101,9 +100,7 @@ def read_limits(fields: Fields) -> Limits:
 
 
 def lacks_parameter(limits: Limits, taken: Collection[str], name: str) -> str:
-    """What is wrong where the limits of the function `name` speak of a keyword of an aspect that it does not take;
-    empty where nothing is. taken: its keywords.
-    """
+    """Says which limits of a function need a keyword that is not in taken, else ""."""
     return next(filter(None, (part.find_lacking(limits, taken, name) for part in load_parts("limits"))), "")
 
 
@@ -126,7 +123,7 @@ def _parse_refusal(fields: Fields, text: str) -> Refusal:
 
 
 def _read_size(fields: Fields, name: str) -> int:
-    """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
+    """Reads the least of something; larger heads would fill the memory."""
     least, most = getattr(_NO_LIMITS, name), _LARGEST_LIMITS.get(name, _LARGEST_OTHER)
     size = fields.integer(name)
     if not least <= size <= most:
@@ -135,9 +132,9 @@ def _read_size(fields: Fields, name: str) -> int:
 
 
 def read_conventions(fields: Fields) -> Mapping[str, str]:
-    """Answers by the convention's name; where they differ by form, also by `name.form` (`hidden_row.bias`).
-
-    In YAML: `hidden_row: zeros`, or `hidden_row: {mask: uniform, bias: nan}`, whose first answer is the general one.
+    """Reads answers by the convention's name, and by `name.form` (`hidden_row.bias`) where forms
+    differ. In YAML: `hidden_row: zeros`, or `hidden_row: {mask: uniform, bias: nan}`, whose first
+    answer is general.
     """
     conventions = fields.inner("conventions", "the conventions", optional=True)
     conventions.refuse_other_keys(CONVENTIONS)
@@ -157,14 +154,12 @@ def _read_answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
 
 
 def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
-    """The precision class of each dtype, word by word, each with the reason why it is honest."""
+    """Reads the precision class of each dtype, word by word, with the reason for it."""
     return _read_classes(fields.inner("precision", "the precision", optional=True))
 
 
 def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
-    """Reads the precision classes by the kind of device on which they hold, as in `precision_on: {cuda: {float32:
-    {…}}}`.
-    """
+    """Reads precision classes by kind of device: `precision_on: {cuda: {float32: {…}}}`."""
     devices = fields.inner("precision_on", "the precision on devices", optional=True)
     devices.refuse_other_keys(DEVICES)
     return {kind: _read_classes(inner) for kind, inner in devices.read_named("the precision on")}

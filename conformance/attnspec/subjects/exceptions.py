@@ -1,7 +1,7 @@
-"""Decides what an exception of a function means: a refusal, a limit of its framework, or a failure; and says why a
-target cannot be had, in words for whoever typed it.
+"""Decides what an exception of a function means: a refusal, a framework's limit, or a failure.
 
-Where an adapter itself fails with the installed release of its library, it says so: that is no failure of the library.
+It also says why a target cannot be had, in words for whoever typed it; and where an adapter itself
+fails with the installed release of its library, which is no failure of the library.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ AnyProblem = Problem | LayerProblem | RotaryProblem
 
 REFUSING = frozenset(
     {"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError", "FlaxError"})
-"""The exceptions by which people refuse, and their own subclasses of them. Flax has a class of its own."""
+"""The exceptions by which people refuse, with their own subclasses. Flax has its own class."""
 
 ACCIDENTAL = frozenset({
-    "RecursionError", "UnicodeError", "PythonFinalizationError", "OutOfMemoryError", "MemoryError", "IndexError",
-    "KeyError", "LinAlgError", "XlaRuntimeError", "JaxRuntimeError", "EinopsError"})
+    "RecursionError", "UnicodeError", "PythonFinalizationError", "OutOfMemoryError", "MemoryError",
+    "IndexError", "KeyError", "LinAlgError", "XlaRuntimeError", "JaxRuntimeError", "EinopsError"})
 """Subclasses of those that nobody refuses by, whatever they say."""
 
 FRAMEWORKS = frozenset({
-    "numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "einops", "opt_einsum", "numba", "triton", "cupy",
-    "functorch", "tensorflow", "mlx"})
-"""Packages that functions are written with: what they raise about shapes is no word of the function."""
+    "numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "einops", "opt_einsum", "numba",
+    "triton", "cupy", "functorch", "tensorflow", "mlx"})
+"""Packages that functions are written with: their words about shapes are not the function's."""
 
 
 class Topic(enum.Enum):
-    """What a refusal may be about: the sizes and keywords of the call, its dtype, or how its arrays lie in memory."""
+    """What a refusal may be about: sizes and keywords, the dtype, or the layout in memory."""
 
     CALL = "call"
     DTYPE = "dtype"
     LAYOUT = "layout"
 
 
-_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
-                        r"values?\b|\b[qkv]\b", re.IGNORECASE)
+_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|"
+                        r"quer(y|ies)|\bkeys?\b|values?\b|\b[qkv]\b", re.IGNORECASE)
 _OF_AXES = re.compile(r"\b[A-Z]\b")
 _NAMED_AXES = re.compile(r"\b([BG]|[HTSDLN](q|kv?|v|qk)?|d_?(k|v|model)|bsz?)\b")
 _OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
@@ -75,15 +75,16 @@ _OF_CAUSAL = re.compile("causal", re.IGNORECASE)
 
 _OF_ATTENTION = re.compile(
     r"\b(query|queries|key|keys|value|values|attn_mask|mask|bias|num_heads|head_dim|embed_dim)\b")
-"""What the attention function of a framework names when it refuses: whoever wraps that says the same by it. What a
-framework raises of arrays in general names none of these.
+"""Matches what a framework's attention function names when it refuses: its wrapper says the same
+by it. What a framework raises of arrays in general names none of these.
 """
 
 _HAS_NO_CODE = re.compile(
-    r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|not understood|"
-    r"not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)", re.IGNORECASE)
-"""What frameworks say of a dtype that they have no code for. That two dtypes differ is another thing: a product of
-float32 weights and float16 values is a cast that was forgotten.
+    r"not implemented for|not supported|unsupported|no loop|not contain a loop|invalid data type|"
+    r"not understood|not inexact|no kernel|not a valid (jax )?(array )?(d?type|type)",
+    re.IGNORECASE)
+"""Matches what frameworks say of a dtype that they have no code for. That two dtypes differ is
+another thing: a product of float32 weights and float16 values is a forgotten cast.
 """
 
 _HAS_NO_DERIVATIVE = (
@@ -91,23 +92,23 @@ _HAS_NO_DERIVATIVE = (
     "not implemented for", "Reverse-mode differentiation does not work",
     "Differentiation rule for",
     "not differentiable", "cannot be differentiated")
-"""How PyTorch and JAX say that. What else is raised in a backward pass is a failure."""
+"""How PyTorch and JAX say that there is no derivative; other exceptions are failures."""
 
 _OF_FOREIGN_DTYPE = re.compile(
-    "|".join((*(dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy), "data type|dtype|ufunc|cast")),
-    re.IGNORECASE)
-"""What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
+    "|".join((*(dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy),
+              "data type|dtype|ufunc|cast")), re.IGNORECASE)
+"""Matches what NumPy says of a dtype of `ml_dtypes`, for which it has no casts."""
 
 
 def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
                   topic: Topic = Topic.CALL) -> str:
-    """The words of a refusal; empty where the exception is a failure.
-
-    home: the package or module of the function itself.  topic: what the refusal is to be about.
+    """Returns the words of a refusal; empty where the exception is a failure.  home: the package
+    or module of the function itself.  topic: what the refusal is to be about.
     """
     if topic is Topic.DTYPE and _is_lacking_dtype(raised, problem.dtype):
         return raised.summary
-    if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
+    is_refusing = raised.classes & REFUSING and not raised.classes & ACCIDENTAL
+    if not is_refusing or not _is_own_statement(raised, home):
         return ""
     words = raised.summary
     if raised.is_mute and raised.statement:  # a bare `assert` says what its code says
@@ -117,19 +118,17 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
 
 
 def says_no_derivative(raised: SubjectRaised) -> bool:
-    """Whether a framework says that what it is to differentiate has no derivative: a limit, as a dtype without code."""
+    """Says whether a framework reports that there is no derivative, which is a limit."""
     return any(words in raised.summary for words in _HAS_NO_DERIVATIVE)
 
 
 def says_always_causal(words: str) -> bool:
-    """Whether a refusal of a call without the causal flag speaks of it."""
+    """Says whether a refusal of a call without the causal flag speaks of it."""
     return bool(_OF_CAUSAL.search(words))
 
 
 def _is_own_statement(raised: SubjectRaised, home: str) -> bool:
-    """Whether a statement of the function's own code raised it, or of a library that checks what it is given; of a
-    framework only where its attention function speaks.
-    """
+    """Says whether the function's code raised it, or a library that checks its arguments."""
     package = raised.module.partition(".")[0]
     if not raised.is_stated or not package:
         return False
@@ -139,7 +138,7 @@ def _is_own_statement(raised: SubjectRaised, home: str) -> bool:
 
 
 def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
-    """Whether the framework says that it has no code for the dtype."""
+    """Says whether the framework reports that it has no code for the dtype."""
     message = raised.summary.partition(": ")[2]
     is_of_numpy = "TypeError" in raised.classes or "ValueError" in raised.classes
     if not DTYPES[dtype].is_of_numpy and is_of_numpy and _OF_FOREIGN_DTYPE.search(message):
@@ -156,31 +155,32 @@ def _speaks_of(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) 
 
 
 def _names_sizes(message: str, problem: AnyProblem, *, is_code: bool) -> Iterator[bool]:
-    """Whether a message names a size in words, an axis by its letter (in code any letter), or a parameter."""
+    """Yields whether a message names a size, an axis by its letter, or a parameter."""
     yield is_code and "assert" in message and bool(_OF_AXES.search(message))
     yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
-    parameters = (name for word in problem.keywords for name in (word, *EVERY_KEYWORD[word].parameters))
-    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
+    parameters = (name for word in problem.keywords
+                  for name in (word, *EVERY_KEYWORD[word].parameters))
+    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE)
+              for name in parameters)
 
 
 _UNKNOWN = re.compile(r"(unexpected|invalid|unrecogni[sz]ed|unknown) keyword|"
                       r"required (positional|keyword-only) argument", re.IGNORECASE)
-"""What is said of a keyword that is not known, or of an argument that is needed and was not given. Too many arguments
-are another thing: a function may be documented to take no mask.
-"""
+"""Matches what is said of an unknown keyword, or of a required argument that is missing."""
 
 _STUMBLES = frozenset({"NameError", "KeyError", "IndexError", "ZeroDivisionError", "StopIteration"})
-"""What Python raises itself for code that is wrong about what it has in its hands."""
+"""What Python itself raises for code that is wrong about its values."""
 
 
 def not_with_this_release(subject: str, library: Library, words: str) -> ReleaseError:
-    """Makes the error of an adapter that fails with this release of its library. words: what went wrong, and where."""
+    """Makes the error of an adapter that fails with its library's release; words: how."""
     release = f"{library.name} {library.version}"
     return ReleaseError(f"{subject} cannot be judged with this release ({release}): {words}")
 
 
-def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) -> ReleaseError | None:
-    """The error for an adapter's own failure; None where the library raised, or no release of one is in play."""
+def failure_of_adapter(raised: SubjectRaised, subject: str,
+                       library: Library) -> ReleaseError | None:
+    """Makes the error for an adapter's own failure; None where the library raised."""
     if not (library.version and is_fault_of_adapter(raised)):
         return None
     place = f" ({raised.place})" if raised.place else ""
@@ -188,10 +188,10 @@ def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) ->
 
 
 def is_fault_of_adapter(raised: SubjectRaised) -> bool:
-    """Whether an adapter raised it in its own file, and not what the adapter calls.
-
-    It asks for what is not there (an attribute, a keyword, a name to import), leaves out what is needed, asks for a
-    number that is not there yet, or stumbles over what it got. What it raises on purpose is said for its subject.
+    """Says whether an adapter raised it in its own file, and not what the adapter calls. It asks
+    for what is not there (an attribute, a keyword, a name to import), leaves out what is needed,
+    asks for a number that is not there yet, or stumbles over what it got. What it raises on
+    purpose counts for its subject.
     """
     if raised.module.partition(".")[0] != ADAPTER_PACKAGE or raised.act == RAISING:
         return False
@@ -210,11 +210,12 @@ _OF_PYTHON = re.compile(r"(site|dist)-packages|/python3?[\d.]*(\.zip|/lib-dynloa
 
 
 def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
-    """The error for what `host.loading` tells. name: of the module or the file."""
+    """Makes the error for what `host.loading` tells; name: of the module or the file."""
     kind = told.get("kind")
     if kind == "missing":
-        inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
-        return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
+        # a part of a package that is there, in another release perhaps
+        error = ImportingError if "." in str(told["absent"]) else TargetError
+        return error(_explain_missing_name(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.",
                            where=_format_place(told))
@@ -226,13 +227,15 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return TargetError("is not a Python file; its name should end in .py.",
                            where=FileLocation(name))
     if kind == "member":
-        place = FileLocation(shown_path(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
+        file = str(told["file"])
+        place = FileLocation(shown_path(Path(file)) if "/" in file else file)
         name, public = str(told["part"]), list(map(str, told["members"]))
         nearest = hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
         return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}",
                                 where=place)
-    return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
-                         where=_format_place(told) if told.get("file") else None)
+    summary = portable_text(str(told.get("summary", kind)))
+    return ImportingError(f"importing {name!r} raises {summary}",
+                          where=_format_place(told) if told.get("file") else None)
 
 
 def _format_place(told: Mapping[str, Any]) -> FileLocation:
@@ -245,49 +248,47 @@ def _explain_missing_name(told: Mapping[str, Any], name: str) -> str:
     if told["is_asked"]:
         return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], told['siblings'])}"
     if not inner and (command := _find_install_command(top)):
-        return f"importing {name!r} needs {absent!r}, which is not installed. Install it: {command}"
+        return (f"importing {name!r} needs {absent!r}, which is not installed. Install it: "
+                f"{command}")
     near = near_misses(absent.rpartition(".")[2], list(map(str, told["siblings"])))
-    return (f"importing {name!r} needs the module {absent!r}, which was not found in {_describe_search(told)}."
-            f"{f' Did you mean {either(near)}?' if near else ''}")
+    nearest = f" Did you mean {either(near)}?" if near else ""
+    return (f"importing {name!r} needs the module {absent!r}, which was not found in "
+            f"{_describe_search(told)}.{nearest}")
 
 
 def _find_install_command(module: str) -> str:
-    """The command that installs what attnspec knows: a framework, or what a registered library is imported as.
-
-    Empty for any other module: a distribution of the same name may be a stranger's.
-    """
+    """Returns what installs a framework or a registered library; else "": names may be others'."""
     for manifest in sorted(paths.folder("implementations").glob(f"*/{MANIFEST_FILE}")):
         library = next(iter(read_manifest(manifest.parent))).library
         if module in library.requires.split()[:1]:
-            return library.install or (f"pip install {library.distribution}" if library.distribution else "")
+            own = f"pip install {library.distribution}" if library.distribution else ""
+            return library.install or own
     return how_to_install(module)
 
 
 def _describe_search(told: Mapping[str, Any]) -> str:
-    """Where a module was looked for: `the current folder, scratch or the installed packages`."""
+    """Says where a module was looked for: `the current folder, scratch or …`."""
     folders = [Path(str(folder)) for folder in told.get("looked", ())]
-    own = ["the current folder" if folder == Path.cwd() else portable_text(paths.typed_here(str(folder)))
-           for folder in folders if not _OF_PYTHON.search(str(folder))]
-    *others, last = [*dict.fromkeys(own), *(["the installed packages"] if len(own) < len(folders) or not own else [])]
+    own = [folder for folder in folders if not _OF_PYTHON.search(str(folder))]
+    shown = {folder: portable_text(paths.typed_here(str(folder))) for folder in own}
+    places = [*dict.fromkeys({**shown, Path.cwd(): "the current folder"}[each] for each in own)]
+    if len(own) < len(folders) or not own:
+        places.append("the installed packages")
+    *others, last = places
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def not_callable(function: FunctionDescription, target: str, importable: str) -> TargetError:
-    """Makes the error for a class, or for what cannot be called at all. importable: the class as `attnspec init` is
-    told it.
-    """
+    """Makes the error for a class (`importable` is for `attnspec init`) or an uncallable."""
     if function.is_class:
         return no_function(target, function.qualname.rpartition(".")[2], importable,
                            function.where)
-    return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
-                       "attend(query, key, value, *, ...).")
+    return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is "
+                       "expected: attend(query, key, value, *, ...).")
 
 
 def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
-    """Why `importing 'mine'` or `trying torch` did not come to its end, and what to do where it took too long.
-
-    deadline: in seconds.
-    """
+    """Says why `importing 'mine'` or `trying torch` did not end, and what to do about it."""
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
     if death.reason.startswith(DIED_REASON):

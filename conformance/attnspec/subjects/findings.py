@@ -1,6 +1,7 @@
-"""What judging a library brought to light: findings (`findings.yaml`), each with a script that shows it.
+"""Reads findings (`findings.yaml`): what judging a library brought to light, each with a script.
 
-A finding explains outcomes and excuses none: what is known and tolerated is a deviation, in the manifest.
+A finding explains outcomes and excuses none: what is known and tolerated is a deviation, in the
+manifest.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _FINDING_FIELDS = ("id", "says", "subjects", "clauses", "dtypes", "versions", "s
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """On which cases a finding shows: those that are given all of these keywords, and no scale above `largest_scale`.
+    """The cases on which a finding shows: those with all these keywords, and no scale above
+    `largest_scale`.
 
-    raises: a regular expression; if there is one, only those cases in which the exception has these words.
-    A campaign counts them apart: the definition is known to be departed from there, whatever clause is put.
+    raises: a regular expression for the exception's words, if there is one. A campaign counts
+    these cases apart: the definition is known to be departed from there, whatever clause is put.
     """
 
     keywords: frozenset[str]
@@ -45,14 +47,15 @@ class Cases:
     raises: str = ""
 
     def hold(self, keywords: frozenset[str], scale: float, raised: str) -> bool:
-        """Whether a case with these keywords, this scale if it is one of them, and this exception, is among them."""
-        return (self.keywords <= keywords and ("scale" not in keywords or scale <= self.largest_scale)
-                and (not self.raises or re.search(self.raises, raised) is not None))
+        """Says whether a case with these keywords, scale and exception is among them."""
+        if not self.keywords <= keywords or ("scale" in keywords and scale > self.largest_scale):
+            return False
+        return not self.raises or re.search(self.raises, raised) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCase:
-    """A case on which a finding shows: a line that `attnspec replay` takes, read into its parts."""
+    """A case on which a finding shows: the parts of a line that `attnspec replay` takes."""
 
     subject: str
     clause: str
@@ -64,16 +67,16 @@ class ReplayedCase:
 class Finding:
     """One thing that a library does, of which one or more clauses complain.
 
-    subjects, clauses: ids, with * for any text; no clauses mean all.  dtypes: empty means all.  versions: of the
-    library, those that do it (`<0.10.1`); empty means all.  script: a file in the library's folder that shows it in a
-    few lines without attnspec, and exits with 1 where it is so, with 0 where it is not.
-    documented: where and how the library says that it does so, or "no".  issue: the public thread, if there is one.
-    cases: those on which it shows under any clause; None where that depends on the clause.
-    seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
-    harm: what it does to whoever uses the library; None if nobody has said.
-    device: the kind of device that it shows on alone; empty for any.
-    processor: what a processor has to have for it to show ("AVX512_BF16"); empty for any. No record says what one has.
-    replays: cases on which it shows, as a report prints them: they are put before all others, at any effort.
+    subjects, clauses: ids, with * for any text; no clauses mean all.  dtypes: empty means all.
+    versions: of the library, those that do it (`<0.10.1`); empty means all.  script: a file in the
+    library's folder that shows it in a few lines without attnspec; it exits with 1 where it is so,
+    with 0 where it is not.  documented: where and how the library says so, or "no".  issue: the
+    public thread, if there is one.  cases: those on which it shows under any clause; None where
+    that depends on the clause.  seen: what a failure has to show, in one of these ways; empty: its
+    clause and dtype are enough.  harm: what it does to users of the library; None if nobody has
+    said.  device: the only kind of device that it shows on; empty for any.  processor: what a
+    processor has to have ("AVX512_BF16"); empty for any. No record says what one has. replays:
+    cases on which it shows, which are put before all others.
     """
 
     id: str
@@ -94,28 +97,30 @@ class Finding:
     replays: tuple[ReplayedCase, ...] = ()
 
     def is_on(self, device: str) -> bool:
-        """Whether a finding can show on this kind of device."""
+        """Says whether a finding can show on this kind of device."""
         return self.device in ("", device)
 
     def is_of(self, version: str) -> bool:
-        """Whether a finding is about this version of the library."""
-        return not (version and self.versions) or SpecifierSet(self.versions).contains(version, prereleases=True)
+        """Says whether a finding is about this version of the library."""
+        if not version or not self.versions:
+            return True
+        return SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def concerns(self, subject: str) -> bool:
-        """Whether the subject is among those that do it."""
+        """Says whether the subject is among those that do it."""
         return any(fnmatch.fnmatchcase(subject, pattern) for pattern in self.subjects)
 
     def speaks_of(self, subject: str, clause: str, dtype: str) -> bool:
-        """Whether this finding can be what a failure of the subject under the clause is about."""
+        """Says whether a failure of the subject under the clause can be about this finding."""
         return (self.concerns(subject) and dtype in (self.dtypes or (dtype,))
                 and is_named(self.clauses, clause))
 
     def explains(self, outcome: Outcome) -> bool:
-        """Whether a finding is what a failure is about, by what was seen."""
+        """Says whether a failure is about this finding, by what was seen."""
         return self.concerns(outcome.subject) and does_explain(self.as_known_finding(), outcome)
 
     def as_known_finding(self, script: str = "") -> KnownFinding:
-        """What a report says of it, with the text of its script."""
+        """Returns what a report says of it, with the text of its script."""
         return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script,
                             self.documented, self.issue,
                             self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
@@ -123,33 +128,32 @@ class Finding:
 
 def known_findings(folder: Path, subject: str, version: str,
                    device: str) -> tuple[KnownFinding, ...]:
-    """What a report says of the subject's findings in a version of its library on a kind of device, with the scripts'
-    texts.
-
-    Raises ManifestError as below.
-    """
-    return tuple(
-        each.as_known_finding(each.script.read_text(encoding="utf-8"))
-        for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
+    """Returns a report's findings of a subject, scripts as texts. Raises ManifestError."""
+    return tuple(each.as_known_finding(each.script.read_text(encoding="utf-8"))
+                 for each in read_findings(folder)
+                 if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
-def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapping[tuple[str, str], str]:
-    """The recipes on which findings about a subject show, by clause and dtype. Raises ManifestError as below."""
-    return {(case.clause, case.dtype): case.recipe for each in read_findings(folder)
-            if each.is_of(version) and each.is_on(device) for case in each.replays if case.subject == subject}
+def known_replays(folder: Path, subject: str, version: str,
+                  device: str) -> Mapping[tuple[str, str], str]:
+    """Returns the recipes on which a subject's findings show, by clause and dtype."""
+    cases = (case for each in read_findings(folder)
+             if each.is_of(version) and each.is_on(device) for case in each.replays)
+    return {(case.clause, case.dtype): case.recipe for case in cases if case.subject == subject}
 
 
 def read_findings(folder: Path) -> Iterator[Finding]:
-    """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
+    """Yields the findings of a library's folder. Raises ManifestError with file and line."""
     if (folder / FINDINGS_FILE).is_file():
         fields = Fields(load_yaml(folder / FINDINGS_FILE, error=ManifestError),
                         "a list of findings", ManifestError)
         fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
-        for finding in (_read_finding(each, folder) for each in fields.read_each("findings", "a finding")):
+        for each in fields.read_each("findings", "a finding"):
+            finding = _read_finding(each, folder)
             if finding.id in known:
-                raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "
-                                    "Rename this one.", where=finding.where)
+                raise ManifestError(f"there are two findings {finding.id!r}; the first is at "
+                                    f"{known[finding.id]}. Rename this one.", where=finding.where)
             known[finding.id] = finding.where
             yield finding
 
@@ -180,21 +184,23 @@ def _read_replay(line: str, fields: Fields) -> ReplayedCase:
     words = line.split()
     if len(words) != len(_RECIPE_PARTS):
         raise fields.complain("replays",
-                              f"should have lines of four parts, '{' '.join(_RECIPE_PARTS)}', as a report prints "
-                                         f"them behind `attnspec replay`, not {quote_value(line)}.")
+                              f"should have lines of four parts, '{' '.join(_RECIPE_PARTS)}', as "
+                              "a report prints them behind `attnspec replay`, not "
+                              f"{quote_value(line)}.")
     return ReplayedCase(*words)
 
 
 def _read_clauses(fields: Fields) -> tuple[str, ...]:
-    """They may go unsaid only where what was seen is said."""
-    return _read_some_texts(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
+    """Reads the clauses, which may be left out only where `seen` is given."""
+    is_unsaid = "clauses" not in fields.mapping and "seen" in fields.mapping
+    return () if is_unsaid else _read_some_texts(fields, "clauses")
 
 
 def _read_some_texts(fields: Fields, key: str) -> tuple[str, ...]:
     texts = fields.texts(key)
     if not texts:
-        raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any "
-                              "text.")
+        raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; "
+                                   "* stands for any text.")
     return texts
 
 
@@ -208,11 +214,11 @@ def _read_cases(fields: Fields) -> Cases:
 
 
 def read_seen(fields: Fields) -> Seen:
-    """One way in which a failure shows it. Raises ManifestError with file and line for what no case can have."""
+    """Reads one way in which a failure shows it. Raises ManifestError for an impossible one."""
     fields.refuse_other_keys(each.name for each in fields_of(Seen))
     if not fields.mapping:
-        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at least one sign.",
-                            where=fields.place())
+        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at "
+                            "least one sign.", where=fields.place())
     return Seen(
         clauses=fields.texts("clauses", ()),
         needs=read_keywords(fields, "needs"), needs_any=read_keywords(fields, "needs_any"),
@@ -224,7 +230,7 @@ def read_seen(fields: Fields) -> Seen:
 
 
 def read_keywords(fields: Fields, key: str) -> tuple[str, ...]:
-    """A list of keywords of a subject, empty if not given. Raises ManifestError for one that there is not."""
+    """Reads a list of keywords of a subject. Raises ManifestError for an unknown one."""
     names = fields.texts(key, ())
     for index, name in enumerate(names):
         if name not in KEYWORDS:
@@ -234,7 +240,7 @@ def read_keywords(fields: Fields, key: str) -> tuple[str, ...]:
 
 
 def read_pattern(fields: Fields, key: str) -> str:
-    """A regular expression, empty if not given. Raises ManifestError for what is none."""
+    """Reads a regular expression, or "". Raises ManifestError for an invalid one."""
     text = fields.text(key, "")
     try:
         re.compile(text)
@@ -247,8 +253,8 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("sizes", ())
     for each in found:
         if not COMPARISON.fullmatch(each):
-            raise fields.complain("sizes", f"holds {each!r}, which is no comparison. Write one like 'T > S' or "
-                                  f"'scale <= 0', of {', '.join(SIZES)}.")
+            raise fields.complain("sizes", f"holds {each!r}, which is no comparison. Write one "
+                                           f"like 'T > S' or 'scale <= 0', of {', '.join(SIZES)}.")
     return found
 
 
@@ -262,6 +268,6 @@ def _read_values(fields: Fields) -> tuple[str, ...]:
 
 
 def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:
-    """The findings of a library; none where there is no such library. Raises ManifestError."""
+    """Returns the findings of a library; none for an unknown one. Raises ManifestError."""
     return tuple(finding for folder in library_folders(folders) if folder.name == library
                  for finding in read_findings(folder))

@@ -1,7 +1,8 @@
-"""Attention's problems, lowered to layers: the projections are identities or selections, exact in every dtype.
+"""Lowers attention's problems to layers, by projections that are identities or selections.
 
-So every clause about attention judges layers, too. Where the layer ties widths, heads are padded with zero columns;
-the padded width then sets the layer's scale, which `LoweredProblem.head_width` tells.
+These are exact in every dtype, so every clause about attention judges layers, too. Where the layer
+ties widths, heads are padded with zero columns; the padded width then sets the layer's scale
+(`LoweredProblem.head_width`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ SHARES: Mapping[str, Mapping[str, int]] = {
     "memory": {"query": 0, "key": 0, "value": 1},
     "one": {"query": 0, "key": 1, "value": 2},
 }
-"""By what a layer is fed, which part of its input's columns, within each head, holds query, key and value."""
+"""By a layer's inputs, which part of a head's columns holds query, key and value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredProblem:
-    """query (B,T,M), key and value (B,S,M), the parameters, and how wide the layer's heads are.
+    """A problem for a layer: query (B,T,M), key and value (B,S,M), the parameters, and the heads'
+    widths.
 
-    shares: of which part of a head's columns in its input each of the three is made.
+    shares: which part of a head's columns in its input makes each of the three.
     """
 
     query: Array
@@ -42,37 +44,36 @@ class LoweredProblem:
 
     @property
     def output_shape(self) -> tuple[int, int, int]:
-        """(B,T,M), or (B,T,H·Dv) of a layer without output projection."""
+        """Returns (B,T,M), or (B,T,H·Dv) of a layer without output projection."""
         width = self.sizes.H * self.value_width
         out = self.params.get("w_out")
         return self.sizes.B, self.sizes.T, width if out is None else out.shape[1]
 
     def heads_of(self, output: Array) -> Array:
-        """The layer's output (B,T,M) as that of attention (B,H,T,Dv)."""
+        """Brings the layer's output (B,T,M) to attention's (B,H,T,Dv)."""
         B, H, T = self.sizes.B, self.sizes.H, self.sizes.T
         heads = output[..., : H * self.value_width].reshape(B, T, H, self.value_width)
         return heads.swapaxes(1, 2)[..., : self.sizes.Dv]
 
     @property
     def first_of(self) -> Mapping[str, str]:
-        """For each input, the first one that is the same array: itself, or the one that serves for it, too."""
+        """Returns, for each input, the first one that is the same array."""
         first = {id(getattr(self, name)): name for name in reversed(INPUTS)}
         return {name: first[id(getattr(self, name))] for name in INPUTS}
 
     def output_of(self, heads: Array) -> Array:
-        """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
+        """Brings an array (B,H,T,Dv) like attention's output to the layer's (B,T,M)."""
         return _side_by_side(heads, self.value_width, self.output_shape[2])
 
     def project_heads(self, name: str, heads: Array) -> Array:
-        """What a projection, or the heads together (`out`), make, (B,H,T,D) or (B,Hkv,S,·) as attention has it, in the
-        layer: (B,T,H·D) and its like, zeros where heads are wider.
-        """
+        """Brings a projection's heads, (B,H,T,D) or (B,Hkv,S,·), to (B,T,H·D), padded."""
         width = self.value_width if name in {"value", "out"} else self.head_width
         return _side_by_side(heads, width, heads.shape[1] * width)
 
     def heads_of_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Gradients of the layer's inputs, (B,T,M) and its like, as those of attention, (B,H,T,D) and its like: each
-        column of an input is an entry of one head. Those of other inputs stay as they are.
+        """Brings gradients of the layer's inputs, (B,T,M) and its like, to attention's, (B,H,T,D)
+        and its like. Each column of an input is an entry of one head. Those of other inputs stay
+        as they are.
         """
         n, parts, found = self.sizes, _list_parts(self.shares), dict(gradients)
         lie = {"query": (n.H, self.head_width, n.D), "key": (n.Hkv, self.head_width, n.D),
@@ -85,14 +86,14 @@ class LoweredProblem:
 
 
 def lower_problem(problem: Problem, limits: Limits) -> LoweredProblem:
-    """The problem for a layer with these limits. Raises ValueError where they forbid it (see `misfit`)."""
+    """Lowers a problem to a layer with these limits. Raises ValueError where they forbid it."""
     if reason := lowering_misfit(problem.sizes, limits):
         raise ValueError(reason)
     return _three_inputs(problem, limits) if limits.inputs == "separate" else _in_parts(problem, limits)
 
 
 def lowering_misfit(sizes: Sizes, limits: Limits) -> str:
-    """Why a layer with these limits cannot be posed a problem of these sizes; empty if it can."""
+    """Says why a layer with these limits cannot be put such a problem; empty if it can."""
     if limits.self_attention_only and sizes.T != sizes.S:
         return f"it attends to its own input, so T = S; here {sizes}"
     if limits.grouped is False and sizes.Hkv != sizes.H:
@@ -103,7 +104,7 @@ def lowering_misfit(sizes: Sizes, limits: Limits) -> str:
 
 
 def head_width(sizes: Sizes, limits: Limits) -> int:
-    """The head width of the lowered layer: the one whose root scales its logits."""
+    """Returns the head width of the lowered layer, whose root scales its logits."""
     if (parts := _list_parts(SHARES[limits.inputs])) > 1:
         # an input that serves for several holds them side by side in every head
         return parts * max(sizes.D, sizes.Dv)
@@ -119,7 +120,7 @@ def _list_ties(limits: Limits) -> bool:
 
 
 def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
-    """Identity projections; the model is as wide as the widest of its heads laid side by side."""
+    """Lowers by identity projections; the model is as wide as its widest heads side by side."""
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     value_width = width if _list_ties(limits) else sizes.Dv
     M = sizes.H * max(width, value_width)
@@ -127,14 +128,12 @@ def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
     inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
     widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
     params = _identities(M, widths, problem.dtype, limits)
-    return LoweredProblem(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width,
-                          shares=SHARES[limits.inputs])
+    return LoweredProblem(**inputs, params=params, sizes=sizes, head_width=width,
+                          value_width=value_width, shares=SHARES[limits.inputs])
 
 
 def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
-    """X = [q|k|v], or a query [q|0] and a memory [k|v], within each head, and projections that select them; the first
-    heads alone have keys and values.
-    """
+    """Lowers to X = [q|k|v], or [q|0] and [k|v], in each head; the first Hkv heads hold keys."""
     shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
     held = _join_projections(problem, INPUTS if limits.self_attention_only else CACHED_INPUTS, shares, width)
     query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
@@ -143,7 +142,7 @@ def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
 
 
 def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
-    """(B,T,H·width) or (B,S,H·width): these of query, key and value, each in its part of every head's columns."""
+    """Joins inputs in their parts of every head's columns: (B,T,H·width) or (B,S,H·width)."""
     arrays, parts = {name: getattr(problem, name) for name in names}, _list_parts(shares)
     B, _, length, _ = arrays[names[0]].shape
     model = np.zeros((B, length, problem.sizes.H, parts, width // parts), problem.query.dtype)
@@ -153,7 +152,7 @@ def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[st
 
 
 def _side_by_side(array: Array, per_head: int, M: int) -> Array:
-    """(B,H,T,D) to (B,T,M), (B,Hkv,S,D) to (B,S,M): each head takes `per_head` columns, and zeros fill what is left."""
+    """Lays (B,H,T,D) out as (B,T,M): each head takes `per_head` columns; the rest is 0."""
     B, heads, length, width = array.shape
     model = np.zeros((B, length, M), array.dtype)
     model[..., : heads * per_head].reshape(B, length, heads, per_head)[..., :width] = array.swapaxes(1, 2)
@@ -162,9 +161,7 @@ def _side_by_side(array: Array, per_head: int, M: int) -> Array:
 
 @lru_cache(maxsize=32)
 def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv) and w_out (H·Dv,M), with ones on the diagonal. `widths`: how
-    wide the projected query, key and value and the concatenated heads are.
-    """
+    """Makes w_query (M,H·D), w_key, w_value and w_out (H·Dv,M) with ones on the diagonal."""
     query, key, value, heads = widths
     weights = {"w_query": _make_diagonal(M, query, dtype), "w_key": _make_diagonal(M, key, dtype),
                "w_value": _make_diagonal(M, value, dtype),
@@ -174,7 +171,7 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
 
 @lru_cache(maxsize=32)
 def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """w_query (M,M), w_key and w_value (M,Hkv·D): head by head, each selects its part of the input's columns."""
+    """Makes w_query (M,M), w_key and w_value (M,Hkv·D), which select parts of head columns."""
     shares = SHARES[limits.inputs]
     count, read = width // _list_parts(shares), {"query": heads, "key": kv_heads, "value": kv_heads}
     # heads own blocks of columns, so the parts are picked within each block
@@ -184,19 +181,19 @@ def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Lim
 
 
 def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array:
-    """(M,M): per head, the columns `first` … `first + count - 1` moved to the front, zeros behind."""
+    """Makes (M,M) that moves each head's columns `first` … `first + count - 1` to the front."""
     block = np.zeros((width, width), bool)
     block[np.arange(first, first + count), np.arange(count)] = True
     return np.kron(np.eye(heads, dtype=bool), block).astype(numpy_dtype(dtype))
 
 
 def _make_diagonal(rows: int, columns: int, dtype: DType) -> Array:
-    """A parameter such as w_query (M,H·D), with ones on the diagonal."""
+    """Makes a parameter such as w_query (M,H·D), with ones on the diagonal."""
     return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(dtype))
 
 
 def _fill_params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
-    """Only the parameters that the layer has, w_query (M,H·D) and its like; its biases, b_query (H·D,), are zero."""
+    """Keeps the layer's weights, w_query (M,H·D) and its like, with zero biases (H·D,)."""
     kept = {name: weight for name, weight in weights.items() if limits.projects_output or name != "w_out"}
     zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()
              if limits.is_biased(name.removeprefix("w_"))}

@@ -1,7 +1,7 @@
-"""What source files say of targets before anything is imported.
+"""Reads source files of targets before anything is imported.
 
-The file behind a module, the functions that it defines, where each stands, whether it is Python at all, and whether its
-parameters are those of attention.
+It finds the file behind a module, the functions that it defines and where, whether it is valid
+Python, and whether its parameters are those of attention.
 """
 
 from __future__ import annotations
@@ -20,21 +20,17 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, signature_of
 
 SHOWN = 8
-"""So many functions of a file are named in a message."""
 
 BY_HAND = "docs/writing-an-adapter.md"
-"""How one writes it."""
 
 _ARRAYS = 3
-"""Parameters that attention has at least: query, key and value."""
+"""The least number of attention's parameters: query, key and value."""
 
 FORM = "A function of your own is named package.module:function or path/to/file.py:function."
 
 
 def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
-    """Makes the error for a target that is no registered id: perhaps a file or a module, whose functions are then
-    named.
-    """
+    """Makes the error for an unknown target; of a file or a module it names the functions."""
     name = target.rstrip(":")
     for written, file in _list_candidates(name):
         if file and file.is_file():
@@ -45,83 +41,98 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
         return TargetError(f"{name} is a folder. {FORM}")
     names = sorted(known)
     listed = hint(target, names, "subject") if names else ""
-    return TargetError(f"{target!r} is not a known subject.{listed}{'' if near_misses(target, names) else f' {FORM}'}")
+    form = "" if near_misses(target, names) else f" {FORM}"
+    return TargetError(f"{target!r} is not a known subject.{listed}{form}")
 
 
 def no_such_function(target: str) -> TargetError | None:
-    """Makes the error for `mine.py:atend` where the file binds no such name in any way, and so no import could find it;
-    else None.
-    """
+    """Makes the error for `mine.py:atend` where the file binds no such name; else None."""
     written, _, name = target.rpartition(":")
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
     file = file_of(written)
-    if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
+    bound = names_in(file) if file and file.is_file() else set()
+    if file is None or not bound or name.partition(".")[0] in bound:
         return None
-    return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
+    nearest = hint(name, public_functions(file))
+    return TargetError(f"there is no {name!r} in it (target {target!r}).{nearest}",
                        where=FileLocation(shown_path(file)))
 
 
 def is_anywhere(target: str) -> bool:
-    """Whether a module or a file of this name is here that may hold the function."""
+    """Says whether a module or a file of this name is here that may hold the function."""
     written = target.rpartition(":")[0]
-    is_there = Path(written).is_file() if written.endswith(".py") else _find_spec(written) is not None
+    if written.endswith(".py"):
+        is_there = Path(written).is_file()
+    else:
+        is_there = _find_spec(written) is not None
     return is_there and no_such_function(target) is None
 
 
 def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
-    """Guesses which of these targets a function of one's own was meant to be that is nowhere; nothing where it is
-    somewhere, or where they are nowhere either: then it may be elsewhere.
-    """
-    near = near_misses(target, [each for each in known if is_bare(each) and each != target]) if is_bare(target) else []
-    return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
+    """Guesses which of these existing targets a missing function of one's own meant."""
+    if not is_bare(target):
+        return []
+    near = near_misses(target, [each for each in known if is_bare(each) and each != target])
+    if not near or is_anywhere(target):
+        return []
+    return list(filter(is_anywhere, near))
 
 
 def class_for_function(target: str) -> TargetError | None:
-    """Makes the error for `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
+    """Makes the error for `mine.py:Layer` where only a class has this name; else None."""
     written, _, name = target.rpartition(":")
     file = file_of(written)
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
             where = FileLocation(shown_path(file), binding.lineno)
-            importable = importable_by_name(file, name) if written.endswith(".py") else target
-            return no_function(target, name, importable if bases else "", where)
+            return no_function(target, name, _name_importable(target, file) if bases else "", where)
     return None
 
 
 def only_binding(file: Path, name: str) -> ast.stmt | None:
-    """The statement of a file that binds a name, where it stands in no other and nothing else binds it, in whatever
-    scope; None also where the file cannot be read: the import says it better.
+    """Returns the statement that alone binds a name at the top of a file; else None. None also
+    stands for a file that cannot be read: the import says it better.
     """
     tree = parse_file(file)
     binding = [node for node in ast.walk(tree) if name in _list_bound_names(node)]
-    return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
+    return next((node for node in tree.body if binding == [node]), None)
 
 
-def no_function(target: str, name: str, importable: str, where: FileLocation | None) -> TargetError:
-    """Makes the error for a target that is the class of this name.
-
-    importable: the class as `attnspec init` asks for it; "" for one without a base, which is no framework's.
+def no_function(target: str, name: str, importable: str,
+                where: FileLocation | None) -> TargetError:
+    """Makes the error for a target that is the class of this name.  importable: the class as
+    `attnspec init` asks for it; "" for one without a base, which is no framework's.
     """
-    way = f"let an adapter be written: attnspec init {importable}" if importable else f"write an adapter: {BY_HAND}"
-    return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
-                       f"attend = {name}(...); or {way}", where=where)
+    way = f"write an adapter: {BY_HAND}"
+    if importable:
+        way = f"let an adapter be written: attnspec init {importable}"
+    return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that "
+                       f"can be called: attend = {name}(...); or {way}", where=where)
 
 
 def importable_by_name(file: Path, name: str) -> str:
-    """`folder.module:name` for a name of a file, as one imports it from the working directory; else a stand-in."""
+    """Returns `folder.module:name` as imported from the working directory; else a stand-in."""
     path, here = file.absolute(), Path.cwd()
-    parts = path.relative_to(here).with_suffix("").parts if path.is_relative_to(here) else ("",)
-    return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else UNKNOWN_PLACE
+    if path.is_relative_to(here):
+        parts = path.relative_to(here).with_suffix("").parts
+        if all(part.isidentifier() for part in parts):
+            return f"{'.'.join(parts)}:{name}"
+    return UNKNOWN_PLACE
+
+
+def _name_importable(target: str, file: Path) -> str:
+    """Returns a target, whose file is this one, as one imports it."""
+    written, _, name = target.rpartition(":")
+    return importable_by_name(file, name) if written.endswith(".py") else target
 
 
 def file_of(written: str) -> Path | None:
-    """The file that the part of a target before the colon means."""
+    """Returns the file that the part of a target before the colon means."""
     return Path(written) if written.endswith(".py") else file_of_module(written)
 
 
 def _list_bound_names(node: ast.AST) -> set[str]:
-    """The names that a node binds, in whatever scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) \
                 | ast.ClassDef(name=name):
@@ -134,66 +145,72 @@ def _list_bound_names(node: ast.AST) -> set[str]:
 
 def parse_file(file: Path) -> ast.Module:
     """Parses a file; one that cannot be read counts as empty."""
+    return _parse_tree(file) or ast.Module([], [])
+
+
+def _parse_tree(file: Path) -> ast.Module | None:
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return ast.Module([], [])
+        return None
 
 
 def names_in(file: Path) -> set[str]:
-    """Every name that stands in a file; none where it cannot be read, or where names may come about unseen."""
+    """Returns every name in a file; none where it is unreadable, or may make names unseen."""
     nodes = list(ast.walk(parse_file(file)))
-    names = {name for node in nodes for name in (getattr(node, "id", None), getattr(node, "name", None),
-                                                 getattr(node, "asname", None)) if isinstance(name, str)}
+    found = {getattr(node, attribute, None) for node in nodes
+             for attribute in ("id", "name", "asname")}
+    names = {name for name in found if isinstance(name, str)}
     is_dynamic = names & {"*", "__getattr__", "globals", "setattr", "exec", "vars"}
     return set() if is_dynamic else names
 
 
 def keywords_given_by(file: Path, function: str) -> set[str]:
-    """The names of the keyword arguments that a function of a file gives in its calls; none if it cannot be read."""
+    """Returns the keyword arguments that a function of a file passes in its calls."""
     tree = parse_file(file)
-    bodies = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-    return {node.arg for body in bodies for node in ast.walk(body) if isinstance(node, ast.keyword) and node.arg}
+    bodies = (node for node in tree.body
+              if isinstance(node, ast.FunctionDef) and node.name == function)
+    return {node.arg for body in bodies for node in ast.walk(body)
+            if isinstance(node, ast.keyword) and node.arg}
 
 
 def near_file(path: Path) -> str:
-    """The Python files that stand beside a path where there is no file, as a hint; empty if none does."""
-    beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    """Returns a hint with the Python files beside a path where there is no file, or ""."""
+    beside = [other.name for other in path.parent.glob("*.py")]
     return hint(path.name, beside) if beside else ""
 
 
 def public_functions(file: Path) -> list[str]:
-    """The public names that the file defines and that can be called; none if it cannot be read. In its order, but
-    functions with too few parameters for attention come last.
-
-    Functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own classes.
+    """Lists the public names of a file that can be called, those with too few parameters last.
+    They are functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own
+    classes.
     """
     return [name for names in _list_public(file) for name in names]
 
 
 def only_function(file: Path) -> str:
-    """The one public function of a file that takes enough for attention, a backward pass beside it aside; where none
-    does, the one that there is, so that what it lacks is said. "" where there is none, or a choice.
-    """
+    """Returns the only function that may be attention, else the only one, else ""."""
     taking, others = _list_public(file)
-    meant = [name for name in taking if name.removesuffix(BACKWARD) not in set(taking) - {name}] or others
+    backward = {f"{name}{BACKWARD}" for name in taking}
+    meant = [name for name in taking if name not in backward] or others
     return meant[0] if len(meant) == 1 else ""
 
 
 def spelled_out(target: str) -> str:
-    """`mine.py` as `mine.py:attend` where that is the only function that can be meant; any other target as it is."""
+    """Returns `mine.py` as `mine.py:attend` where only that can be meant; else the target."""
     only = only_function(Path(target)) if target.endswith(".py") else ""
     return f"{target}:{only}" if only else target
 
 
 def _list_public(file: Path) -> tuple[list[str], list[str]]:
-    """The file's public names that can be called: what may be attention, and functions with too few parameters."""
+    """Lists a file's public callables: possible attention, and those with few parameters."""
     tree = parse_file(file)
     names = [name for name in dict.fromkeys(_list_callables(tree)) if not name.startswith("_")]
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     helpers = {node.name for node in functions if node.args.vararg is None
-               and len(node.args.posonlyargs) + len(node.args.args) < _ARRAYS}  # fewer than attention has
-    return [name for name in names if name not in helpers], [name for name in names if name in helpers]
+               and len(node.args.posonlyargs) + len(node.args.args) < _ARRAYS}
+    taking = [name for name in names if name not in helpers]
+    return taking, [name for name in names if name in helpers]
 
 
 def _list_callables(tree: ast.Module) -> Iterator[str]:
@@ -204,12 +221,10 @@ def _list_callables(tree: ast.Module) -> Iterator[str]:
                 yield name
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
                 yield name
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if made & _list_names(call):
-                yield name
-
-
-def _list_names(call: ast.Call) -> set[str]:
-    return {node.id for node in (call.func, *call.args) if isinstance(node, ast.Name)}
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function, args=args)):
+                named = {node.id for node in (function, *args) if isinstance(node, ast.Name)}
+                if made & named:
+                    yield name
 
 
 def _describe_functions(file: Path, name: str) -> str:
@@ -221,7 +236,7 @@ def _describe_functions(file: Path, name: str) -> str:
 
 
 def _find_mistake(file: Path) -> str:
-    """Where the file is no valid Python, and why; empty if it is."""
+    """Says where and why the file is no valid Python; empty if it is."""
     try:
         ast.parse(file.read_bytes())
     except SyntaxError as mistake:
@@ -232,7 +247,7 @@ def _find_mistake(file: Path) -> str:
 
 
 def _list_candidates(name: str) -> Iterator[tuple[str, Path | None]]:
-    """How a file or a module would be written in a target, and the file behind it."""
+    """Yields how a file or a module would be written in a target, and its file."""
     yield name, file_of_module(name)
     for path in (name, f"{name}.py"):
         if path.endswith(".py"):
@@ -240,13 +255,12 @@ def _list_candidates(name: str) -> Iterator[tuple[str, Path | None]]:
 
 
 def file_of_module(name: str) -> Path | None:
-    """The file that an import of the module would run; its packages are not imported either."""
+    """Returns the file that an import of the module would run, without importing its packages."""
     spec = _find_spec(name)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _find_spec(name: str) -> ModuleSpec | None:
-    """What an import of the module would find."""
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec, parts = None, name.split(".")
     for end in range(1, len(parts) + 1):
@@ -257,12 +271,12 @@ def _find_spec(name: str) -> ModuleSpec | None:
 
 
 _PLAIN = frozenset({"numpy", *sys.stdlib_module_names})
-"""What is imported in no time."""
+"""The packages that are imported in no time."""
 
 
 def check_unloaded(target: str) -> None:
-    """Raise TargetError where the file behind a target is no valid Python, or where its function takes no query, key
-    and value, as far as this is told by a `def` that nothing else binds or decorates.
+    """Raises TargetError where a target's file is no valid Python or its function takes no query,
+    key and value. It looks only at a `def` that nothing else binds or decorates.
     """
     written, _, name = target.rpartition(":")
     file = file_of(written)
@@ -270,7 +284,7 @@ def check_unloaded(target: str) -> None:
         return
     _check_valid(file, written)
     if function := _describe_function(file, written, name):
-        signature_of(function, name, target=importable_by_name(file, name) if written.endswith(".py") else target)
+        signature_of(function, name, target=_name_importable(target, file))
 
 
 def _check_valid(file: Path, written: str) -> None:
@@ -284,31 +298,22 @@ def _check_valid(file: Path, written: str) -> None:
 
 
 def loads_at_once(target: str) -> bool:
-    """Whether the file behind a target imports nothing but the standard library, NumPy and what is nowhere."""
+    """Says whether a file imports only the standard library, NumPy and missing packages."""
     file = file_of(target.rpartition(":")[0])
     if file is None or _parse_tree(file) is None:
         return False
     packages = imports_of(target) - _PLAIN
     path = [str(file.parent), str(Path.cwd()), *sys.path]
-    return all(package and PathFinder.find_spec(package, path) is None for package in packages)  # "" is a sibling
+    return "" not in packages and not any(PathFinder.find_spec(each, path) for each in packages)
 
 
 def imports_of(target: str) -> frozenset[str]:
-    """The packages that the file behind a target imports anywhere, as far as it can be read; "" for its siblings."""
+    """Returns the packages that a target's file imports anywhere; "" for its siblings."""
     file = file_of(target.rpartition(":")[0])
-    tree = _parse_tree(file) if file else None
-    return frozenset(_list_imported(tree)) if tree else frozenset()
-
-
-def _parse_tree(file: Path) -> ast.Module | None:
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return None
+    return frozenset(_list_imported(parse_file(file))) if file else frozenset()
 
 
 def _list_imported(tree: ast.AST) -> Iterator[str]:
-    """The packages of all import statements."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -319,7 +324,7 @@ def _list_imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _describe_function(file: Path, module: str, name: str) -> FunctionDescription | None:
-    """The function of this name as its `def` tells; None where only the import can say what it is."""
+    """Describes the function by its `def`; None where only the import can say what it is."""
     function = only_binding(file, name)
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not names_in(file):
         return None
@@ -328,17 +333,18 @@ def _describe_function(file: Path, module: str, name: str) -> FunctionDescriptio
     except (ValueError, TypeError):  # a default that is worked out
         return None
     return FunctionDescription("function", name, module, "",
-                               FileLocation(shown_path(file), function.lineno),
-                               parameters, {})
+                               FileLocation(shown_path(file), function.lineno), parameters, {})
 
 
 def _read_parameters(given: ast.arguments) -> Iterator[Parameter]:
-    """The parameters, with their defaults. Raises ValueError or TypeError for one that is worked out."""
-    by_position, defaults = [*given.posonlyargs, *given.args], list(map(ast.literal_eval, given.defaults))
+    """Yields parameters with defaults. Raises ValueError or TypeError for computed ones."""
+    by_position = [*given.posonlyargs, *given.args]
+    defaults = list(map(ast.literal_eval, given.defaults))
     of_position = [*[Parameter.empty] * (len(by_position) - len(defaults)), *defaults]
     for each, default in zip(by_position, of_position, strict=True):
         is_bare = each in given.posonlyargs
-        yield Parameter(each.arg, Parameter.POSITIONAL_ONLY if is_bare else Parameter.POSITIONAL_OR_KEYWORD,
+        yield Parameter(each.arg,
+                        Parameter.POSITIONAL_ONLY if is_bare else Parameter.POSITIONAL_OR_KEYWORD,
                         default=default)
     if given.vararg:
         yield Parameter(given.vararg.arg, Parameter.VAR_POSITIONAL)

@@ -1,6 +1,6 @@
-"""Which subjects are registered, in the manifests of the folders of libraries, and where a target is defined.
+"""Finds registered subjects in manifests, and where a target is defined.
 
-`registered_subjects` reads manifests and imports no framework and no NumPy; `load_target` imports one. Where the
+`registered_subjects` imports no framework and no NumPy; `load_target` imports one. Where the
 function behind a target is defined is found without importing anything.
 """
 
@@ -22,21 +22,19 @@ from attnspec.core.nouns import is_bare
 from attnspec.core.paths import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
-from attnspec.record.outcome import KnownFinding
-from attnspec.subjects.findings import known_findings, known_replays
 from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import Library, Registered, library_folders, read_manifest
 from attnspec.subjects.outline import file_of_module, no_such_subject, parse_file
 
 if TYPE_CHECKING:
+    from attnspec.record.outcome import KnownFinding
     from attnspec.subjects.subject import Subject
 
 
 def registered_subjects(folders: Iterable[Path | str] = (), *,
                         library: str = "") -> Mapping[str, Registered]:
-    """Every registered subject by id, from `implementations/` and further folders; or those of one library.
-
-    Raises ManifestError, UsageError.
+    """Returns every registered subject by id, from `implementations/` and further folders.
+    library: the only one, if it is given. Raises ManifestError, UsageError.
     """
     subjects: dict[str, Registered] = {}
     for folder in library_folders(folders):
@@ -52,12 +50,12 @@ def registered_subjects(folders: Iterable[Path | str] = (), *,
 
 def load_target(target: str, surroundings: Surroundings | None = None, *, lift: str = "",
                  folders: Sequence[Path | str] = ()) -> Subject:
-    """The subject that `target` names: a registered id, `package.module:function` or `path/to/file.py:function`.
-
-    It lives in a process of its own with these surroundings; without any, in this one.
-
-    Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
+    """Loads the subject of a target: an id, `package.module:function` or
+    `path/to/file.py:function`. It lives in a process of its own with these surroundings; without
+    any, in this one. Raises TargetError (not found, not importable, not an attention function),
+    ManifestError, UsageError.
     """
+    from attnspec.subjects.findings import known_replays  # noqa: PLC0415  (weight: records)
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 
     if is_bare(target):
@@ -80,7 +78,9 @@ def load_target(target: str, surroundings: Surroundings | None = None, *, lift: 
 
 def findings_about(subject: str, library: Library, folders: Sequence[Path | str],
                    device: str) -> tuple[KnownFinding, ...]:
-    """What is known of a subject of the library in its installed version, on this kind of device."""
+    """Returns the findings on a subject for the installed version and this kind of device."""
+    from attnspec.subjects.findings import known_findings  # noqa: PLC0415  (weight: records)
+
     return known_findings(_find_folder(library, folders), subject, library.version, device)
 
 
@@ -89,7 +89,7 @@ def _find_folder(library: Library, folders: Sequence[Path | str]) -> Path:
 
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
-    """The environment variables that must stand, or had better, before a process begins that judges this target."""
+    """Returns the environment variables that a process judging this target should begin with."""
     if is_bare(target):  # a module's or a file's function: no manifest speaks of it
         return {}
     return _list_processes(folders, audited_command()).get(target, {})
@@ -97,23 +97,24 @@ def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
 
 @cache
 def _list_processes(folders: tuple[str, ...], _audited: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
-    """By subject: a run asks for each of its thousands of items. What makes one faster is asked where it lives."""
+    """Returns them by subject; cached, since a run asks for each of its thousands of items."""
     return {name: {**subject.faster_with, **subject.process} for name, subject in registered_subjects(folders).items()}
 
 
 def _refuse_other_process(subject: Registered) -> None:
-    """Raise TargetError where this process was not born as the subject's manifest asks: it is too late to mend it."""
+    """Raises TargetError where this process did not begin as the manifest asks."""
     for name, value in subject.process.items():
         if not set(value.split()) <= set(os.environ.get(name, "").split()):  # further flags may stand beside them
             found = f"it is {os.environ[name]!r}" if name in os.environ else "it is not set"
-            raise TargetError(f"{subject.id} is judged in a process that begins with {name}={value}; here {found}. "
-                              "`attnspec check` sees to it; elsewhere set it before Python starts.")
+            raise TargetError(f"{subject.id} is judged in a process that begins with "
+                              f"{name}={value}; here {found}. `attnspec check` sees to it; "
+                              "elsewhere set it before Python starts.")
 
 
 def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
-    """The line of the `def` that a target names: of a registered one, in its adapter. folders: further implementations.
-
-    None where no file of this machine binds the name at its top level, as of what lives elsewhere.
+    """Returns the line of the `def` that a target names, or None; a registered one's is in its
+    adapter.  folders: further implementations. Only files of this machine that bind the name at
+    the top are read.
     """
     written, _, name = target.rpartition(":")
     if written == HANDED:
@@ -126,9 +127,9 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation 
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
-    """The place where a target is defined, with the file as GitHub's annotations name it.
-
-    Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
+    """Returns where a target is defined, with the file as GitHub's annotations name it. For an
+    adapter that wraps a function of the repository, it is the line of that function, which is to
+    be mended.
     """
     place = defined_at(target, folders)
     if place is None:
@@ -138,7 +139,7 @@ def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocatio
 
 
 def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
-    """Where the functions and classes are defined that the adapter at a place imports and uses."""
+    """Yields where the functions and classes are defined that an adapter imports and uses."""
     tree = ast.parse(Path(place.file).read_bytes())
     adapter = next(node for node in tree.body if node.lineno == place.line)
     used = {node.id for node in ast.walk(adapter) if isinstance(node, ast.Name)}
@@ -151,7 +152,7 @@ def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
 
 
 def _find_adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
-    """The file of a registered subject's adapter, and the function's name in it."""
+    """Returns the file of a registered subject's adapter, and the function's name in it."""
     library = target.partition("/")[0]
     known = registered_subjects(folders, library=library).get(target)
     module, _, name = known.function.partition(":") if known else ("", "", "")
@@ -162,7 +163,6 @@ def _find_adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | No
 
 
 def _locate_code(function: object) -> FileLocation | None:
-    """Where a function object was written."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return None
@@ -170,7 +170,7 @@ def _locate_code(function: object) -> FileLocation | None:
 
 
 def _file_of_loaded(module: str) -> Path | None:
-    """The file of a module of this process: pytest imports test files that no path leads to."""
+    """Returns the file of a loaded module: no path leads to pytest's test files."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file) if file else None
 
@@ -182,7 +182,6 @@ def _locate_in_file(file: Path, name: str) -> FileLocation | None:
 
 
 def _list_defined(node: ast.stmt) -> set[str]:
-    """The names that a statement of a module defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}

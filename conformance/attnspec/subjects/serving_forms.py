@@ -1,6 +1,8 @@
-"""A problem as functions that serve take it: packed, its sequences one behind the other and the answer spread out
-again; paged, its keys and values in pages of a pool; stepped, as the calls that store a decoder's past and the call
-that is judged.
+"""Brings a problem into the forms of functions that serve.
+
+Packed: its sequences follow one another, and the answer is spread out again. Paged: keys and
+values lie in pages of a pool. Stepped: earlier calls store a decoder's past, and the last one is
+judged.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from attnspec.problems.problem import CACHED_INPUTS, Array, Lays, Problem, Sizes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedProblem:
-    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,).
+    """A packed problem: query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), with borders (B+1,) in
+    given_arguments.
 
     own_places: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
     """
@@ -37,51 +40,47 @@ class PackedProblem:
 
     @property
     def output_shape(self) -> tuple[int, int, int]:
-        """(Nq,H,Dv)."""
+        """Returns (Nq,H,Dv)."""
         return len(self.query), self.sizes.H, self.sizes.Dv
 
     @property
     def lse_shape(self) -> tuple[int, int]:
-        """(Nq,H)."""
+        """Returns (Nq,H)."""
         return len(self.query), self.sizes.H
 
     def spread(self, answer: Array, of: str = "query") -> Array:
-        """An answer (Nq,H,…), or one that lies as another input does, as (B,H,T,…), with zeros in the rows that no
-        sequence has.
-        """
+        """Spreads an answer (Nq,H,…), packed as an input is, to (B,H,T,…), with zeros."""
         own = self.own_places[of]
         dense = np.zeros((*own.shape, *answer.shape[1:]), answer.dtype)
         dense[own] = answer
         return dense.swapaxes(1, 2)
 
     def spread_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
-        is, such as sinks' (H,).
-        """
-        return {name: self.spread(array, name) if name in self.own_places else array
-                for name, array in gradients.items()}
+        """Spreads gradients of packed inputs to (B,H,T,D); others, as sinks' (H,), stay."""
+        packed = gradients.keys() & self.own_places.keys()
+        return {**gradients, **{name: self.spread(gradients[name], name) for name in packed}}
 
     @property
     def lays(self) -> Lays:
-        """How what belongs to the entries of each input is packed, (Nq,H,·) or (Nk,Hkv,·)."""
+        """Returns what packs entries of each input as (Nq,H,·) or (Nk,Hkv,·)."""
         return {name: partial(_pack_array, own=own) for name, own in self.own_places.items()}
 
     def pack_output(self, array: Array) -> Array:
-        """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
+        """Packs an array (B,H,T,Dv) like the output as (Nq,H,Dv)."""
         return _pack_array(array, self.own_places["query"])
 
 
 def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
-    """The problem in packed form, with those of `max_query` and `max_key` that are among the function's parameters.
-
-    Lengths become borders; where none are given, every sequence is as long as the array.
+    """Packs a problem, with those of `max_query` and `max_key` that the function takes. Lengths
+    become borders; where none are given, every sequence is as long as the array.
     """
     sizes = problem.sizes
     of_queries, of_keys = _count_own(problem, "T"), _count_own(problem, "S")
     own = {"query": _find_places(of_queries, problem.query),
            "key": _find_places(of_keys, problem.key),
            "value": _find_places(of_keys, problem.value)}
-    query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
+    query, key, value = (_pack_array(getattr(problem, name), places)
+                         for name, places in own.items())
     most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
     form = {"cu_query": _find_borders(own["query"]), "cu_key": _find_borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
@@ -90,34 +89,35 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
 
 
 def _count_own(problem: Problem, axis: str) -> Array | None:
-    """(B,): how many of its queries, or keys, each batch entry has; None where all."""
-    lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
+    """Returns how many queries, or keys, each batch entry has, (B,); None for all."""
+    name = next(name for name, counted in COUNTS.items() if counted == axis)
+    lengths: Array | None = getattr(problem, name)
     return lengths
 
 
 def _pack_array(array: Array, own: Array) -> Array:
-    """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
+    """Packs (B,H,T,D) as (T,H,D) of all sequences together."""
     return np.ascontiguousarray(array.swapaxes(1, 2)[own])
 
 
 def _find_places(lengths: Array | None, array: Array) -> Array:
-    """(B,T) bool: the places of each sequence in an array (B,H,T,D), or of keys."""
+    """Returns the places (B,T) bool of each sequence in an array (B,H,T,D), or of keys."""
     B, _, most, _ = array.shape
     return np.arange(most) < (np.full((B, 1), most) if lengths is None else lengths[:, None])
 
 
 def _find_borders(own: Array) -> Array:
-    """(B+1,) int32: where each sequence begins, and where the last one ends; own: its places (B,T)."""
+    """Returns where sequences begin, and the last ends, (B+1,) int32; own: their places (B,T)."""
     return np.concatenate([[0], np.cumsum(own.sum(axis=1))]).astype(np.int32)
 
 
 def _find_longest(own: Array) -> int:
-    """The most places (B,T) that a sequence has."""
+    """Returns the most places (B,T) that a sequence has."""
     return int(own.sum(axis=1).max(initial=0))
 
 
 LARGE_FILLER = 256.0
-"""What stands, with alternating signs, in slots that hold no key, where that is to be seen."""
+"""What stands, with alternating signs, in slots without a key, where that is to be seen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,36 +131,38 @@ class PagedProblem:
 
     @property
     def given_arguments(self) -> Mapping[str, object]:
-        """What is given beside query, key and value."""
+        """Returns what is given beside query, key and value."""
         return {TABLE: self.table, NUMBER: self.lengths}
 
 
 def _shuffle_pages(pages: int) -> Array:
-    """Any shape, (pages,): their numbers in an order of their own, the same each time."""
+    """Returns the page numbers (pages,), of any shape, in an order that is always the same."""
     return np.argsort(random_words(0, "pages", (pages,)), kind="stable")
 
 
 def _number_page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """Any shape, (missing,): page 0, whoever's it is."""
+    """Returns page 0, whoever's it is, in any shape (missing,)."""
     return np.zeros(missing, np.int64)
 
 
 def _number_unused_pages(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """Any shape, (missing,): pages that nobody uses, one after the other."""
+    """Returns pages that nobody uses, in turn, in any shape (missing,)."""
     return np.resize(spare, missing)
 
 
 def _number_no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """Any shape, (missing,): numbers below and beyond those of the pages, by turns."""
+    """Returns numbers below and beyond all pages, by turns, in any shape (missing,)."""
     return np.resize(np.array([-1, pages + 7]), missing)
 
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """How keys are put into pages, of as many slots as `slots_of_page` says. order: page numbers (pages,) in
-    the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
-    tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
-    shares: whether pages of the same content are one.
+    """How keys are put into pages of `slots_of_page` slots.
+
+    order: page numbers (pages,) in the order in which they are handed out.  spare: unused pages.
+    columns: extra columns of the table.  tail: what stands there.  content: of slots that hold no
+    key.  is_tight: whether keys beyond a length have no slot.  shares: whether pages of the same
+    content are one.
     """
 
     order: Callable[[int], Array] = _shuffle_pages
@@ -173,10 +175,10 @@ class PageLayout:
 
 
 UNUSED_PAGES = 65_600
-"""More pages than 16 bits count: a number of theirs that is cut off names another page."""
+"""More pages than 16 bits count: a number that is cut off names another page."""
 
 MOST_SLOTS = 2**21
-"""Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
+"""The most slots of a pool, so that long pages do not make it gigabytes."""
 
 _LONG_TAIL = PageLayout(columns=3, is_tight=True)
 _BEYOND_TAIL = replace(_LONG_TAIL, tail=_number_unused_pages)
@@ -195,20 +197,20 @@ LAYOUTS: Mapping[PagePattern, PageLayout] = {
 
 
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
-    """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
+    """Puts keys and values into pages by a pattern, whose slots are a multiple of a number."""
     pages = _lay_pages(problem, pattern, multiple)
     return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table,
                         pages.lengths)
 
 
 def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
-    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
+    """Returns what lays out entries of keys and values, (B,Hkv,S,·), as (pages,slots,Hkv,·)."""
     return dict.fromkeys(CACHED_INPUTS, _lay_pages(problem, pattern, multiple).lay)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaidPages:
-    """Table (B,N) and lengths (B,), and how an array (B,Hkv,S,·) lies in the pages, (pages,slots,Hkv,·)."""
+    """Table (B,N), lengths (B,), and what lays (B,Hkv,S,·) out in pages (pages,slots,Hkv,·)."""
 
     table: Array
     lengths: Array
@@ -216,7 +218,7 @@ class LaidPages:
 
 
 def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPages:
-    """Which page has which keys, by a pattern, and where it is in the pool."""
+    """Decides which page has which keys, by a pattern, and where it is in the pool."""
     layout, sizes = LAYOUTS.get(pattern, PageLayout()), problem.sizes
     slots = slots_of_page(pattern, sizes.S, multiple)
     given = getattr(problem, NUMBER)
@@ -225,18 +227,20 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
     cut = partial(_cut_pages, held=held, is_used=is_used, slots=slots, content=layout.content)
-    owner = _find_same_pages([cut(array)
-                              for array in _list_key_arrays(problem)]) if layout.shares else np.arange(is_used.sum())
+    owner = np.arange(is_used.sum())
+    if layout.shares:
+        owner = _find_same_pages([cut(array) for array in _list_key_arrays(problem)])
     own, pages = np.unique(owner, return_inverse=True)
     order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
-    return LaidPages(table, lengths, lambda array: _fill_pool(cut(array)[own], order, layout.content))
+    return LaidPages(table, lengths,
+                     lambda array: _fill_pool(cut(array)[own], order, layout.content))
 
 
 def _list_key_arrays(problem: Problem) -> Iterator[Array]:
-    """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
+    """Yields keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
     yield from (problem.key, problem.value)
     for name, array in problem.given.items():
         if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS:
@@ -244,7 +248,7 @@ def _list_key_arrays(problem: Problem) -> Iterator[Array]:
 
 
 def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
-    """(pages,slots,Hkv,·) of (B,Hkv,S,·): the pages in use, entry by entry; `content` stands beyond what is held."""
+    """Cuts (B,Hkv,S,·) into the pages in use, (pages,slots,Hkv,·); `content` fills the rest."""
     B, heads, S, width = array.shape
     columns = is_used.shape[1]
     every = np.empty((B, columns * slots, heads, width), array.dtype)
@@ -256,19 +260,20 @@ def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: f
 
 
 def _make_filler(content: float, width: int, like: Array) -> Array:
-    """(width,) in the dtype of an array of any shape: the content, with alternating signs."""
+    """Makes the content (width,), with alternating signs, in the dtype of any shape."""
     return (content * np.where(np.arange(width) % 2, -1.0, 1.0)).astype(like.dtype)
 
 
 def _find_same_pages(contents: list[Array]) -> Array:
-    """(pages,): of each page the first whose keys and values, of any shape, are the same to the bit."""
+    """Returns, for each page (pages,), the first with the same keys and values, of any shape."""
     first: dict[bytes, int] = {}
-    texts = (b"".join(array[page].tobytes() for array in contents) for page in range(len(contents[0])))
+    pages = range(len(contents[0]))
+    texts = (b"".join(array[page].tobytes() for array in contents) for page in pages)
     return np.array([first.setdefault(text, page) for page, text in enumerate(texts)], np.int64)
 
 
 def _fill_pool(pages: Array, order: Array, content: float) -> Array:
-    """Of any shape, (pages,slots,Hkv,·): each page in its place; the others hold nothing."""
+    """Puts each page, (pages,slots,Hkv,·) of any shape, in its place; others hold nothing."""
     pool = np.empty((len(order), *pages.shape[1:]), pages.dtype)
     pool[...] = _make_filler(content, pages.shape[-1], pages)
     pool[order[: len(pages)]] = pages
@@ -279,10 +284,10 @@ USUAL_STEPPING: StepPattern = "at_once"
 """How the past comes into the cache where a case does not say it."""
 
 MOST_STEPS = 16
-"""Of so many past keys at most, each has a call of its own."""
+"""How many past keys at most have a call of their own."""
 
 GROWING = 7
-"""So many calls store one key more than the call before each; the rest is stored at once."""
+"""How many calls each store one more key than the call before; the rest is stored at once."""
 
 NO_CACHE = ""
 """The name of the cache of a sequence that has not begun."""
@@ -295,8 +300,8 @@ OWN_CACHE, OTHER_CACHE, TRIED_CACHE = "own", "other", "tried"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A call of a decoder, a problem without a past. takes: the name of the cache that it is handed.  makes: of the one
-    that it hands back.
+    """A call of a decoder: a problem without a past.  takes: the name of the cache that it is
+    handed.  makes: that of the cache that it returns.
     """
 
     problem: Problem
@@ -306,26 +311,30 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SteppedDecoding:
-    """The calls that come before, in their order, and the one that is judged."""
+    """The earlier calls, in their order, and the one that is judged."""
 
     earlier: tuple[Step, ...]
     last: Step
 
 
 def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
-    """The problem as calls of a decoder; without a past, the call that is judged is the first of its sequence."""
-    own = tuple(_storing_steps(problem, OWN_CACHE, _ENDS_BY_STEPPING.get(pattern, _store_at_once)(problem.past)))
+    """Turns a problem into calls of a decoder; without a past, the judged call is the first."""
+    cut_past = _ENDS_BY_STEPPING.get(pattern, _store_at_once)
+    own = tuple(_storing_steps(problem, OWN_CACHE, cut_past(problem.past)))
     takes = OWN_CACHE if own else NO_CACHE
     last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
-        return SteppedDecoding(_alternate_calls(own, beside), last)
+        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
+                                      _store_in_halves(problem.past)))
+        pairs = zip(own, beside, strict=True)
+        return SteppedDecoding(tuple(step for pair in pairs for step in pair), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
         other = _make_other_call(problem)
-        return SteppedDecoding((*own, Step(_silence_call(other, _without_past(other)), takes, TRIED_CACHE)), last)
+        tried = Step(_silence_call(other, _without_past(other)), takes, TRIED_CACHE)
+        return SteppedDecoding((*own, tried), last)
     return SteppedDecoding(own, last)
 
 
@@ -333,8 +342,9 @@ Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
 """The arrays of a call, query (B,H,T,D) or (B,T,M) and its like, and its keywords."""
 
 
-def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
-    """The keyword that the host makes calls of (docs/protocol.md). call: arrays and keywords of one call."""
+def steps_for_host(stepped: SteppedDecoding,
+                   call: Callable[[Problem], Arguments]) -> dict[str, Any]:
+    """Returns the keyword of earlier calls (docs/protocol.md).  call: lists a call's arguments."""
     earlier = {}
     for number, step in enumerate(stepped.earlier):
         arrays, keywords = call(step.problem)
@@ -344,7 +354,7 @@ def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments
 
 
 def _store_at_once(past: int) -> tuple[int, ...]:
-    """Where calls begin and end, of so many past keys."""
+    """Returns where calls begin and end, for so many past keys."""
     return (0, past)
 
 
@@ -367,7 +377,7 @@ _ENDS_BY_STEPPING: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
 
 
 def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
-    """The calls that store the first keys of a problem, cut at these places."""
+    """Yields the calls that store the first keys of a problem, cut at these places."""
     whole, takes = join_past(problem), NO_CACHE
     for first, end in pairwise(places):
         if first < end:
@@ -376,47 +386,46 @@ def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iter
 
 
 def _take_span(whole: Problem, first: int, end: int) -> Problem:
-    """As many queries as keys: the keys themselves, one for each query head. Queries that are codes have a format and
-    scales of their own, so that these are queries of the problem.
-    """
-    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in CACHED_INPUTS)
+    """Takes as many queries as keys: the keys themselves, or queries where those are codes."""
+    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end])
+                  for name in CACHED_INPUTS)
     rows = np.arange(end - first) % whole.query.shape[2]
     scales = cut_meanings(whole, keys=slice(first, end), queries=rows)
-    query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
+    if scales:
+        query = whole.query[:, :, rows]
+    else:
+        query = np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
     return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
 
 def _silence_call(problem: Problem, part: Problem, end: int | None = None) -> Problem:
-    """A call whose answer is thrown away: nothing that has rows, nothing asked for, and no number of keys beyond its
-    end.
-    """
-    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
+    """Makes a call whose answer is thrown away: no rows, no requests, no keys beyond its end."""
+    rows = {name for name, axes in AXES.items()
+            if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
     asked = {name for name in problem.given if KEYWORDS[name].acts is Acts.ANSWER}
-    counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
-               for name, value in problem.given.items() if name in COUNTS}
-    bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False), **counted}
+    bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False)}
+    for name in problem.given.keys() & COUNTS.keys():
+        bare[name] = None
+        if end is not None and COUNTS[name] == "S":
+            lengths = problem.given[name]
+            bare[name] = np.minimum(lengths, end).astype(lengths.dtype)
     return _without_past(part.but(**bare))
 
 
 def _without_past(problem: Problem) -> Problem:
-    """The call by itself: what the cache holds is not handed over, nor what belongs to it."""
+    """Removes what the cache holds and what belongs to it."""
     new = cut_meanings(problem, keys=slice(problem.past, None))
     return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 
 
 def _make_other_call(problem: Problem) -> Problem:
-    """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
-    sign, since a format may not have the other one, and have scales of twice the size; zero points stay.
-    """
+    """Negates keys and values and rolls them by one place; codes get scales twice the size."""
     has_meanings = not OF_ENTRIES.isdisjoint(problem.given)
     scales = {name: np.asarray(2 * value) for name, value in cut_meanings(problem).items()
               if KEYWORDS[name].is_factor}
-    return problem.but(**scales, **{
-        name: np.ascontiguousarray(np.roll(value if has_meanings else -value, 1, axis=2))
-        for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
-
-
-def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A call of the one, a call of the other."""
-    pairs = zip(own, other, strict=True)
-    return tuple(step for pair in pairs for step in pair)
+    moved: dict[str, Array] = {}
+    for name in (*CACHED_INPUTS, *HELD_IN_CACHE):
+        if (value := getattr(problem, name)) is not None:
+            other = value if has_meanings else -value
+            moved[name] = np.ascontiguousarray(np.roll(other, 1, axis=2))
+    return problem.but(**scales, **moved)

@@ -1,4 +1,5 @@
-"""Small inputs, well under a second: is the function written for four axes, and is the adapter broken?
+"""Puts small inputs to a function, in under a second: does it take four axes, and does its adapter
+work?
 
 A function of one's own gets its first calls here, before the clauses and anything else is loaded.
 """
@@ -6,8 +7,9 @@ A function of one's own gets its first calls here, before the clauses and anythi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from attnspec.core.keywords import KEYWORDS, list_defaults
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.problems.problem import INPUTS, Array, Problem, Sizes, numpy_dtype
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
@@ -28,20 +30,21 @@ from attnspec.subjects.target import begin_target, importable_name, load_bare
 _SMOKE_SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8),
                 Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
-"""T and D at which the order of axes is asked, until there is an answer: fused kernels take large ones alone."""
-_TURN_ROUND = ("{0} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
-               "(B, H, T, D). Have a wrapper written (attnspec init {1}), or swap the axes 1 and 2 of query, key, "
-               "value and output.")
-_CLEAR_ENTRY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
+"""T and D at which the order of axes is asked, until one is answered."""
+_TURN_ROUND = ("{0} seems to take arrays with the axes (B, T, H, D): given these, it is right. "
+               "attnspec gives (B, H, T, D). Have a wrapper written (attnspec init {1}), or swap "
+               "the axes 1 and 2 of query, key, value and output.")
+_CLEAR_ENTRY = 64
+"""An entry of a query and its key, whose product outweighs all others whatever the scale."""
 _FEWER_AXES = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"),
                (16, 8): ("(T, D)", "`key.T`")}
-"""Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
+"""Shapes of all inputs and of the output: their axes, and how such code turns the key."""
 
 
 def check_axes(subject: Subject, *, target: str = UNKNOWN_PLACE) -> None:
-    """Raise TargetError for a function that answers on (T, D) or (B, T, D) alone, or rightly on (B, T, H, D) alone.
-
-    target: for `attnspec init`. Nothing is concluded of one that is wrong on these axes too.
+    """Raises TargetError for a function that answers on (T, D) or (B, T, D) alone, or is right on
+    (B, T, H, D) alone.  target: for `attnspec init`. Nothing is concluded of one that is wrong on
+    these axes too.
     """
     if subject.declaration.kind is Kind.ATTENTION:
         _check_number(subject, target)
@@ -49,7 +52,7 @@ def check_axes(subject: Subject, *, target: str = UNKNOWN_PLACE) -> None:
 
 
 def complaint_of_all_calls(subject: Subject) -> str:
-    """What goes wrong first on four axes, where something goes wrong in every call; empty where one is good."""
+    """Returns the first complaint on four axes, where every call has one; else ""."""
     first = ""
     for complaint in _complaints(subject):
         if not complaint:
@@ -59,9 +62,8 @@ def complaint_of_all_calls(subject: Subject) -> str:
 
 
 def _complaints(subject: Subject) -> Iterator[str]:
-    said = (_try_four_axes(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes
-            for sizes in _SMOKE_SIZES
-            for causal in (False, True))
+    inputs = product(subject.declaration.dtypes, _SMOKE_SIZES, (False, True))
+    said = (_try_four_axes(subject, *each) for each in inputs)
     return (each for each in said if each is not None)
 
 
@@ -71,9 +73,10 @@ def _check_number(subject: Subject, target: str) -> None:
     if taken:
         axes, turned = taken
         raise TargetError(
-            f"{subject.id} takes arrays with the axes {axes}. attnspec gives it four, (B, H, T, D), and then "
-            f"{complaints[0]}. Have a wrapper written (attnspec init {target}), or let the function take any leading "
-            f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.",
+            f"{subject.id} takes arrays with the axes {axes}. attnspec gives it four, (B, H, T, "
+            f"D), and then {complaints[0]}. Have a wrapper written (attnspec init {target}), or "
+            "let the function take any leading axes: write `query @ key.swapaxes(-1, -2)`, not "
+            f"{turned}, and sum over axis -1.",
             where=_name_axis(subject))
 
 
@@ -89,11 +92,13 @@ def _check_order(subject: Subject, target: str) -> None:
 
 def _reads_rightly(subject: Subject, tokens: int, width: int, *,
                    swapped: bool = False) -> bool | None:
-    """Whether it is right at these sizes, at some dtype; None where it answers at none."""
+    """Says whether it is right at these sizes, at some dtype; None where it answers at none."""
     problems = (_picking(subject, dtype, tokens, width) for dtype in subject.declaration.dtypes)
     found = None
     for problem in problems:
-        picks = None if subject.refuses(problem) else _picks_values(subject, problem, swapped=swapped)
+        if subject.refuses(problem):
+            continue
+        picks = _picks_values(subject, problem, swapped=swapped)
         if picks:
             return True
         found = picks if found is None else found
@@ -101,23 +106,22 @@ def _reads_rightly(subject: Subject, tokens: int, width: int, *,
 
 
 def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem:
-    """Query t picks key t // 2 so clearly that the output, rounded to whole numbers, is its value at any scale."""
+    """Makes a problem whose query t picks key t // 2, so that the rounded output is its value."""
     limits = subject.declaration.limits
     shape = (2, 1 if limits.single_head else 3, tokens, width)
     keys = np.broadcast_to(_CLEAR_ENTRY * np.eye(tokens, width), shape)
-    values = np.arange(np.prod(shape)).reshape(shape) % 251  # what every format holds, and no two neighbours alike
+    # what every format holds, and no two neighbours alike
+    values = np.arange(np.prod(shape)).reshape(shape) % 251
     query, key, value = (np.ascontiguousarray(each, numpy_dtype(dtype))
                          for each in (keys[:, :, np.arange(tokens) // 2], keys, values))
     return Problem(dtype, query, key, value, causal=limits.causal_only)
 
 
 def _picks_values(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
-    """Whether the output holds the values that are picked; None where it does not answer.
-
-    swapped: with the axes 1 and 2 in the other order.
-    """
+    """Says whether the output has the picked values, with axes 1 and 2 swapped or not; or None."""
     order = (0, 2, 1, 3) if swapped else (0, 1, 2, 3)
-    inputs = {name: np.ascontiguousarray(getattr(problem, name).transpose(order)) for name in ("query", "key", "value")}
+    inputs = {name: np.ascontiguousarray(getattr(problem, name).transpose(order))
+              for name in INPUTS}
     causal = {"causal": True} if problem.causal else {}
     expected = problem.value[:, :, np.arange(problem.sizes.T) // 2]
     try:
@@ -133,8 +137,8 @@ def _name_axis(subject: Subject) -> FileLocation | None:
     return subject.source if subject.source.file else None
 
 
-def _try_four_axes(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool) -> str | None:
-    """What goes wrong on four axes; empty where nothing does, None where that cannot be asked."""
+def _try_four_axes(subject: Subject, dtype: DType, sizes: Sizes, causal: bool) -> str | None:
+    """Says what goes wrong on four axes, or "" for nothing; None where that cannot be asked."""
     keys = _make_array((sizes.B, sizes.H, sizes.S, sizes.D), dtype)
     problem = Problem(dtype, keys, keys, keys, causal=causal)
     if subject.refuses(problem):
@@ -149,11 +153,11 @@ def _try_four_axes(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool
 
 
 def _dropped_axes(subject: Subject) -> Iterator[tuple[str, str]]:
-    """The fewer axes on which the function answers in the right shape."""
+    """Yields the fewer axes on which the function answers in the right shape."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
     for dtype in subject.declaration.dtypes:
         for shape, told in _FEWER_AXES.items():
-            inputs = {name: _make_array(shape, dtype) for name in ("query", "key", "value")}
+            inputs = {name: _make_array(shape, dtype) for name in INPUTS}
             try:
                 subject.callee.perform(subject.as_spelled(Call(inputs, causal, dtype, (shape,))))
             except (SubjectRaised, UnusableAnswer):
@@ -162,7 +166,7 @@ def _dropped_axes(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def _make_array(shape: tuple[int, ...], dtype: DType) -> Array:
-    """Small whole numbers, in an array of any shape."""
+    """Makes small whole numbers, in an array of any shape."""
     return (np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(numpy_dtype(dtype))
 
 
@@ -176,25 +180,22 @@ class SmokeLine:
 
 
 def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
-    """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's,
-    but ReleaseError where its adapter fails.
-    """
+    """Puts five inputs to the subject, in its first dtype. Raises ReleaseError of its adapter."""
     dtype = first_of(subject.declaration.dtypes)
     if subject.declaration.kind is Kind.ROTARY:
-        return tuple(_make_line(subject, sentence, problem, expected) for sentence, problem, expected in rotary_lines(
-            subject, dtype))
+        return tuple(_make_line(subject, *each) for each in rotary_lines(subject, dtype))
     small, single = _make_problem(subject, dtype, 3, 3), _make_problem(subject, dtype, 1, 1)
     cross = _make_problem(subject, dtype, 2, 4)
     with_all = _with_keywords(subject, small)
+    tried = ", ".join(sorted(with_all.keywords)) or "none"
+    left = _list_left_alone(subject, with_all)
     return (
         _make_line(subject, "one query and one key give the value", single, expected=single.value),
         _make_line(subject, "three queries and keys give finite numbers", small),
         _make_line(subject, "two queries and four keys give finite numbers", cross),
-        _make_line(subject,
-                   f"every keyword that is tried ({', '.join(sorted(with_all.keywords)) or 'none'}) is accepted"
-                   f"{_list_left_alone(subject, with_all)}",
-                   with_all),
-        _make_line(subject, "the same call again gives the same", small, expected=_try_output(subject, small)),
+        _make_line(subject, f"every keyword that is tried ({tried}) is accepted{left}", with_all),
+        _make_line(subject, "the same call again gives the same", small,
+                   expected=_try_output(subject, small)),
     )
 
 
@@ -204,7 +205,7 @@ def _make_problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
     draw, number = np.random.default_rng(0), numpy_dtype(dtype)
 
     def entries(heads: int, length: int) -> Array:
-        """(B,H,T,D) with so many heads and this length: random multiples of a quarter, which every dtype holds."""
+        """Draws multiples of a quarter (B,H,T,D), which every dtype holds."""
         return (draw.integers(-8, 9, (sizes.B, heads, length, sizes.D)) / 4).astype(number)
 
     return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S),
@@ -212,16 +213,17 @@ def _make_problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
 
 
 def _with_keywords(subject: Subject, problem: Problem) -> Problem:
-    """Every optional keyword that the subject takes, at a harmless value; the flag alone where a mask forbids it."""
+    """Adds every optional keyword at a harmless value; the flag alone where a mask forbids it."""
     takes = subject.declaration.keywords
     shape = (problem.sizes.B, problem.sizes.H, problem.sizes.T, problem.sizes.S)
-    refuses_both = subject.declaration.conventions.get("mask_with_causal") in ("raises", "undefined")
-    plain = problem.but(
-        mask=np.ones(shape, bool) if "mask" in takes and not refuses_both else None,
-        bias=np.zeros(shape, problem.query.dtype) if "bias" in takes and not refuses_both else None,
-        causal="causal" in takes,
-        scale=0.5 if "scale" in takes else None,
-        return_weights="return_weights" in takes)
+    plain = problem.but(causal="causal" in takes, scale=0.5 if "scale" in takes else None,
+                        return_weights="return_weights" in takes)
+    both = subject.declaration.conventions.get("mask_with_causal")
+    if both not in ("raises", "undefined"):
+        if "mask" in takes:
+            plain = plain.but(mask=np.ones(shape, bool))
+        if "bias" in takes:
+            plain = plain.but(bias=np.zeros(shape, problem.query.dtype))
     full = plain.but(**{name: word.sample for name, word in KEYWORDS.items()
                         if name in takes and word.sample is not None and not word.pool})
     return plain if subject.refuses(full) else full
@@ -229,7 +231,7 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
 
 def _make_line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
                expected: Array | None = None) -> SmokeLine:
-    """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
+    """Checks that the answer is finite, and `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
         return SmokeLine(sentence, has_passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
@@ -246,7 +248,7 @@ def _make_line(subject: Subject, sentence: str, problem: Problem | RotaryProblem
 
 
 def _find_wrong(answer: SubjectAnswer, expected: Array | None) -> str:
-    """What is wrong with an answer that should be finite, and `expected` (B,H,T,Dv) if given; empty if nothing."""
+    """Says what is wrong with an answer that should be finite and `expected` (B,H,T,Dv)."""
     if not np.isfinite(answer.output.astype(np.float64)).all():
         return "the output holds NaN or infinities"
     if expected is not None and not np.array_equal(answer.output, expected):
@@ -256,42 +258,48 @@ def _find_wrong(answer: SubjectAnswer, expected: Array | None) -> str:
 
 
 def _try_output(subject: Subject, problem: Problem | RotaryProblem) -> Array | None:
-    """The output (B,H,T,Dv), or None where there is none."""
+    """Returns the output (B,H,T,Dv), or None where there is none."""
     try:
         return None if subject.refuses(problem) else subject.answer(problem).output
     except (SubjectRaised, SubjectDied, UnusableAnswer):
         return None
 
 
-def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryProblem, Array | None]]:
-    """What a rotary embedding is put first: sentence, problem and, where it is known, the answer (B,H,T,D)."""
+def rotary_lines(subject: Subject,
+                 dtype: DType) -> Iterator[tuple[str, RotaryProblem, Array | None]]:
+    """Yields a rotary embedding's first problems: sentence, problem, known answer (B,H,T,D)."""
     takes, x = subject.declaration.keywords, _make_array((2, 2, 3, 4), dtype)
     counted = RotaryProblem(dtype, x, np.tile(np.arange(3, dtype=np.int32), (2, 1)))
     zero = counted.but(positions=np.zeros((2, 3), np.int32))
+    far = counted.but(positions=np.full((2, 3), FARTHEST, np.int32))
     with_all = counted.but(base=500000.0 if "base" in takes else None,
                            interleaved="interleaved" in takes,
                            rotary_width=2 if "rotary_width" in takes else None)
+    named = ", ".join(sorted(with_all.keywords))
     yield "three tokens at position 0 are returned as they are", zero, x
     yield "three tokens that count from 0 give finite numbers", counted, None
-    yield "tokens at position 131072 give finite numbers", zero.but(positions=zero.positions + np.int32(FARTHEST)), None
-    yield f"every keyword that it takes ({', '.join(sorted(with_all.keywords))}) is accepted", with_all, None
+    yield "tokens at position 131072 give finite numbers", far, None
+    yield f"every keyword that it takes ({named}) is accepted", with_all, None
     yield "the same call again gives the same", counted, _try_output(subject, counted)
 
 
 def _list_left_alone(subject: Subject, tried: Problem) -> str:
-    """The keywords that the subject takes and that are not tried, and the parameters that keep their defaults."""
-    defaults, untried = subject.declaration.defaults, sorted(subject.declaration.keywords - tried.keywords)
-    return "".join([f"; not tried: {', '.join(untried)}" if untried else "",
-                    f"; left at their defaults: {list_defaults(defaults)}" if defaults else ""])
+    """Lists the keywords that are not tried, and the parameters that keep their defaults."""
+    left = ""
+    if untried := sorted(subject.declaration.keywords - tried.keywords):
+        left += f"; not tried: {', '.join(untried)}"
+    if defaults := subject.declaration.defaults:
+        left += f"; left at their defaults: {list_defaults(defaults)}"
+    return left
 
 
 _ANY_SHAPE = (1, 1, 16, 8)
-"""What any attention takes: (B,H,T,D)."""
+"""A shape that any attention takes: (B,H,T,D)."""
 
 
 def check_first_calls(target: str, surroundings: Surroundings, *, lift: str = "") -> str:
-    """Load the function and call it with small inputs; what it returns where an array should be, in a sentence, empty
-    if it is one. Raises TargetError where it cannot be judged at all. Nothing is concluded of one that dies.
+    """Calls the function with small inputs, and says what it returns instead of an array, or "".
+    Raises TargetError where it cannot be judged at all. Nothing is concluded of one that dies.
     """
     begin_target(target, surroundings)
     subject = load_bare(target, surroundings, lift=lift)
@@ -306,23 +314,18 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
     if declared.kind is not Kind.ATTENTION or declared.form is not InputForm.DENSE:
         return ""
     causal = {"causal": True} if declared.limits.causal_only else {}
-    call = subject.as_spelled(Call(_make_inputs(subject), causal, first_of(declared.dtypes), (_ANY_SHAPE,)))
+    dtype = first_of(declared.dtypes)
+    inputs = {name: _make_array(_ANY_SHAPE, dtype) for name in INPUTS}
+    call = subject.as_spelled(Call(inputs, causal, dtype, (_ANY_SHAPE,)))
     try:
         subject.callee.perform(call)
     except UnusableAnswer as unusable:
         assert isinstance(subject.callee, Hosted)
         returned = subject.callee.call_whole(replace(call, shapes=()))
-        if any(not part.path for part in returned.parts):  # an array of another shape or dtype, which is judged
+        if any(not part.path for part in returned.parts):  # an unfit array, which is judged
             return ""
-        return (f"{subject.source}: {unusable.sentence} Return the output alone, or have a wrapper written: "
-                f"attnspec init {target}.")
+        return (f"{subject.source}: {unusable.sentence} Return the output alone, or have a "
+                f"wrapper written: attnspec init {target}.")
     except SubjectRaised:
         return ""
     return ""
-
-
-def _make_inputs(subject: Subject) -> Mapping[str, Array]:
-    """Query, key and value of small whole numbers, each (B,H,T,D)."""
-    dtype = numpy_dtype(first_of(subject.declaration.dtypes))
-    whole = (np.arange(np.prod(_ANY_SHAPE)).reshape(_ANY_SHAPE) % 3 - 1).astype(dtype)
-    return {name: whole.copy() for name in ("query", "key", "value")}

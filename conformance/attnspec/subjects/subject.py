@@ -1,5 +1,6 @@
-"""A subject: a function, what it declares, and where it comes from; and variants that attnspec makes of one, whose
-framework makes something else of its function first.
+"""Defines subjects: a function, what it declares, and where it comes from.
+
+A framework may first make another form of the function, which is a made variant.
 """
 
 from __future__ import annotations
@@ -54,35 +55,39 @@ from attnspec.subjects.serving_forms import (
 )
 from attnspec.subjects.signature import FunctionDescription
 
-_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})
+"""The limits by which a subject says that it takes more, not less."""
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
-"""By form, the keywords that are not handed over as they stand in the problem."""
+"""By form, the keywords that are not passed as they stand in the problem."""
 
 ASKS_LSE = "return_lse"
 
-_MADE_FIELDS: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
-                                         InputForm.PAGED: "a paged function's keys and values are put into pages"}
+_MADE_FIELDS: Mapping[InputForm, str] = {
+    InputForm.PACKED: "a packed function's inputs are made by packing",
+    InputForm.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
 STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
-"""What a function refuses that takes contiguous arrays only, and one that takes contiguous features only."""
+"""What a function refuses that takes contiguous arrays only, or contiguous features only."""
 
 WITHOUT_CAUSAL = "calls without the causal flag"
 
-__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
+__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised",
+           "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `callee`: what answers.  `source`: where its function stands.
+    """What is on trial.
 
-    variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
-    with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
-    own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
-    scales are handed over in the storage and shape that it declares; if not, as a problem has them.
+    callee: what answers.  source: where its function stands.  variants: the same with one hidden
+    switch flipped.  refused_words: what it was found to refuse, by `refusals.py`, with its words.
+    entry: its place in a manifest.  description: of its function; None of attnspec's own.
+    backward: its own backward pass.  made: by form, what attnspec makes of it.  replays: by clause
+    and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
+    scales are passed in the storage and shape that it declares; else as a problem has them.
     """
 
     id: str
@@ -105,15 +110,14 @@ class Subject:
 
     @property
     def home(self) -> str:
-        """The package or module that the function stands in; empty where nothing is known of it."""
+        """Returns the package or module of the function; empty where it is not known."""
         return self.description.module.partition(".")[0] if self.description else ""
 
     def answer(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
-        """What the subject makes of a problem of its kind; a layer gets attention's through identity or selection
-        projections.
-
-        Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
-        NotDifferentiated where the output has none; ValueError where `refuses` gives a reason; ReleaseError where the
+        """Returns what the subject makes of a problem of its kind. A layer gets attention's
+        problems through identity or selection projections. Where the output's gradient is given,
+        gradients come with it. Raises SubjectRaised, UnusableAnswer, NotDifferentiated where the
+        output has no gradient; ValueError where `refuses` gives a reason; ReleaseError where the
         adapter itself fails.
         """
         if reason := self.refuses(problem):
@@ -124,8 +128,8 @@ class Subject:
             return self._layer_answer(problem)
         form, is_layer = self.declaration.form, self.declaration.kind is Kind.LAYER
         if form is not InputForm.DENSE:
-            answers = {InputForm.DECODER: self._stepped_answer, InputForm.PACKED: self._spread_answer,
-                       InputForm.PAGED: self._paged_answer}
+            answers = {InputForm.DECODER: self._stepped_answer,
+                       InputForm.PACKED: self._spread_answer, InputForm.PAGED: self._paged_answer}
             return answers[form](problem)
         if is_layer:
             return self._lowered_answer(problem)
@@ -136,12 +140,12 @@ class Subject:
                              (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def scale_width(self, problem: Problem) -> int:
-        """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
+        """Returns the width whose root divides logits: D, or the lowered layer's head width."""
         is_layer = self.declaration.kind is Kind.LAYER
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
     def lacks(self, keywords: frozenset[str]) -> str:
-        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
+        """Says why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
         if GRAD in missing and GRAD not in self.refused_words:
             return self._without_gradients()
@@ -150,7 +154,6 @@ class Subject:
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def _without_gradients(self) -> str:
-        """Why it is not asked for gradients."""
         if refuses_gradients(self.declaration):
             return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
@@ -160,12 +163,12 @@ class Subject:
         return f"{self.id} has no backward pass"
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
-        """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        reasons = self._rotary_misfits(problem) if isinstance(problem, RotaryProblem) else self._list_misfits(problem)
-        return next(filter(None, reasons), "")
+        """Says which keyword or limit keeps a problem from the subject; empty if none does."""
+        if isinstance(problem, RotaryProblem):
+            return next(filter(None, self._rotary_misfits(problem)), "")
+        return next(filter(None, self._list_misfits(problem)), "")
 
     def _rotary_misfits(self, problem: RotaryProblem) -> Iterator[str]:
-        """What stands against the problem of a rotary embedding."""
         if self.declaration.kind is not Kind.ROTARY:
             yield f"{self.id} is not a rotary embedding"
         if problem.dtype not in self.declaration.dtypes:
@@ -174,24 +177,14 @@ class Subject:
         yield self.lacks(problem.keywords)
 
     def _list_misfits(self, problem: Problem | LayerProblem) -> Iterator[str]:
-        """What stands against the problem, one after the other; "" where something does not."""
-        declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
+        """Yields what stands against the problem; "" where something does not."""
+        declaration, limits = self.declaration, self.declaration.limits
+        sizes, given = problem.sizes, problem.given
         if declaration.kind is Kind.ROTARY:
             yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
-        if not limits.broadcasts and not _at_full_shape(given, sizes):
-            yield f"{self.id} takes masks and biases at full shape only"
-        if limits.contiguous_features and not _has_contiguous_features(problem):
-            yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
-        if limits.contiguous and not is_contiguous(problem):
-            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
-        if declaration.form in _MADE_FIELDS:
-            yield _own_layout(problem, _MADE_FIELDS[declaration.form])
-        if problem.key.shape[-2] != problem.value.shape[-2]:
-            yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
-                "one input serves as key and value" if limits.one_memory else ""
-        yield from self._misfits_of_keywords(given)
+        yield from self._misfits_of_inputs(problem)
         if isinstance(problem, Problem):
             yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
                         if not declaration.keywords.isdisjoint(part.ARRAYS))
@@ -201,62 +194,72 @@ class Subject:
         if declaration.kind is Kind.LAYER:
             misfit = lowering_misfit(_count_new_keys(problem), limits)
             yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
-            limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
+            limits = replace(limits, ties_value_width=False)  # lowering makes it as wide as needed
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
-        if problem.has_past:
-            yield self._misfit_of_past(_count_new_keys(problem))
+        if problem.has_past and not limits.takes_behind_past(sizes.T, problem.key.shape[-2]):
+            yield (f"{self.id} takes only as many new keys as queries where there is a past; here "
+                   f"{_count_new_keys(problem)}")
         yield self._misfit_of_sizes(limits, sizes, given)
         yield self.lacks(frozenset(given))
 
-    def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """What stands against the keywords in use."""
-        limits, is_causal = self.declaration.limits, "causal" in given
-        if limits.causal_only and not is_causal:
+    def _misfits_of_inputs(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        """Yields what stands against the problem's arrays, and against its keywords."""
+        limits, form, given = self.declaration.limits, self.declaration.form, problem.given
+        if not limits.broadcasts and not _at_full_shape(given, problem.sizes):
+            yield f"{self.id} takes masks and biases at full shape only"
+        if limits.contiguous_features and not _has_contiguous_features(problem):
+            yield (f"{self.id} takes inputs that are contiguous along their last axis only"
+                   f"{self._words_for(GAPS)}")
+        if limits.contiguous and not is_contiguous(problem):
+            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
+        if form in _MADE_FIELDS:
+            yield _own_layout(problem, _MADE_FIELDS[form])
+        is_ragged = problem.key.shape[-2] != problem.value.shape[-2]
+        if is_ragged and form is InputForm.PAGED:
+            yield "a page holds a value for every key"
+        elif is_ragged and limits.one_memory:
+            yield "one input serves as key and value"
+        if limits.causal_only and "causal" not in given:
             yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
         for name, value in given.items():
-            if reason := limits.misfit(name, value, causal=is_causal):
+            if reason := limits.misfit(name, value, causal="causal" in given):
                 yield f"{self.id} takes {reason}; here {value}"
-        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
+        segments = (given.get(name, ()) for name in SEGMENTED)
+        if limits.segments_are_shared and not np.array_equal(*segments):
             yield f"{self.id} takes one array of segments, for queries and keys"
         if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
-        """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
+        """Says why attention of these sizes and keywords cannot be put to it; empty if it can."""
         return self._misfit_of_sizes(self.declaration.limits, sizes, keywords)
 
     def _misfit_of_sizes(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
         reason = limits.misfit_of(sizes.by_axis, keywords)
         return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
 
-    def _misfit_of_past(self, call: Sizes) -> str:
-        """What stands against a call of these sizes behind a past."""
-        limits = self.declaration.limits
-        return "" if limits.takes_behind_past(call.T, call.S) else (
-            f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
-
     def _words_for(self, reason: str) -> str:
-        """What the function said where it is known to refuse it."""
+        """Returns what the function said where it is known to refuse it."""
         words = self.refused_words.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
 
     def variant(self, name: str) -> Subject:
-        """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
+        """Returns the subject with this hidden switch flipped. Raises UsageError for no switch."""
         if name not in self.variants:
             raise UsageError.unknown(f"variant of {self.id}", name, self.variants)
         return self.variants[name]
 
     @property
     def with_gradients(self) -> Subject:
-        """The subject, whose framework is asked for gradients, if it has one that can be."""
+        """Returns the subject with gradients of its framework, if it can be asked for them."""
         declared = self.declaration
         if not can_differentiate(declared):
             return self
         return replace(self, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
     def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
-        """What a report says of the subject beside its verdicts."""
+        """Returns what a report says of the subject beside its verdicts."""
         limits = self.declaration.limits
         none = type(limits)()
         return SubjectCard(
@@ -274,22 +277,22 @@ class Subject:
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
 
     def _layer_answer(self, problem: LayerProblem) -> SubjectAnswer:
-        """What a layer makes of its own problem."""
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
         first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
-        return self._perform(problem, _list_inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
+        return self._perform(problem, _list_inputs(problem), {**params, **first},
+                             (sizes.B, sizes.T, width))
 
     def _rotary_answer(self, problem: RotaryProblem) -> SubjectAnswer:
-        """What a rotary embedding makes of x (B,H,T,D) at its positions."""
+        """Returns what a rotary embedding makes of x (B,H,T,D) at its positions."""
         arrays = {"x": problem.x, POSITIONS: problem.positions}
         keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
         return self._make_call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
-        """whole: the problem with its past, where what is lowered is the call alone."""
+        """Returns a layer's answer; whole: the problem with its past, if it has one."""
         lowered = lower_problem(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
@@ -300,13 +303,14 @@ class Subject:
 
     def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
                            params: Mapping[str, object]) -> SubjectAnswer:
-        """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
+        """Returns the output and the gradients, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
         arrays, keywords = _list_inputs(lowered), {**self._list_keywords(problem), **params}
         once = frozenset(name for name, first in lowered.first_of.items() if name != first)
         limits, backward = self.declaration.limits, self.backward
         if backward is None:
-            answer = self._make_call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
+            call = call_of_framework(problem, arrays, keywords, grad, limits, once=once)
+            answer = self._make_call(call)
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params,
                                     lowered.output_shape)
@@ -321,15 +325,17 @@ class Subject:
         if problem.grad_output is not None:
             return self._spread_gradients(problem, packed)
         arrays = _list_inputs(packed)
-        shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
+        shapes: dict[str, tuple[int, ...]] = {"output": packed.output_shape}
+        if problem.return_lse:
+            shapes["lse"] = packed.lse_shape
         keywords = {**self.declaration.off, **packed.given_arguments}
-        answer = self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)),
-                                 packed.lays)
+        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
+        answer = self._make_call(call, packed.lays)
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
     def _spread_gradients(self, problem: Problem, packed: PackedProblem) -> SubjectAnswer:
-        """The output and the gradients of the framework, each spread out again."""
+        """Returns the output and the framework's gradients, each spread out again."""
         grad = packed.pack_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given_arguments}
         answer = self._make_call(call_of_framework(problem, _list_inputs(packed), keywords, grad,
@@ -349,7 +355,7 @@ class Subject:
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _list_arguments(self, problem: Problem) -> Arguments:
-        """Of one call, as the subject takes it."""
+        """Returns the arguments of one call, as the subject takes them."""
         if self.declaration.kind is not Kind.LAYER:
             return self.hand_over(_list_inputs(problem), self._list_keywords(problem))
         lowered = lower_problem(problem, self.declaration.limits)
@@ -367,11 +373,12 @@ class Subject:
                              laid_in_pages(problem, pattern, multiple))
 
     def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
-        """The output with the gradients, of the framework or of the backward pass."""
+        """Returns the output, with gradients of the framework or the backward pass."""
         keywords, grad = self._list_keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
-            return self._make_call(call_of_framework(problem, _list_inputs(problem), keywords, grad, limits))
+            call = call_of_framework(problem, _list_inputs(problem), keywords, grad, limits)
+            return self._make_call(call)
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
         call = call_of_backward(problem, _list_inputs(problem), keywords, grad, limits,
@@ -380,7 +387,7 @@ class Subject:
 
     def _pull_back(self, backward: BackwardPass, call: Call,
                    forward: SubjectAnswer) -> SubjectAnswer:
-        """The gradients of the backward pass with the output of the forward pass."""
+        """Returns the backward pass's gradients with the output of the forward pass."""
         try:
             return replace(self._make_call(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
@@ -389,15 +396,19 @@ class Subject:
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array],
                  more: Mapping[str, object],
                  output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
-        """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
+        """Calls with these arrays, query (B,H,T,D) or (B,T,M); output: the shape that is due."""
         keywords = {**more, **self._list_keywords(problem)}
-        shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
-                  **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        return self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
+        shapes = {"output": output}
+        if problem.return_weights:
+            shapes["weights"] = self._weights_shape(problem)
+        if problem.return_lse:
+            shapes["lse"] = problem.query.shape[:3]
+        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
+        return self._make_call(call, lays)
 
     def hand_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
                   lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-        """Arrays, query (B,H,T,D) and its like, and keywords in the storage and shape that the subject takes."""
+        """Brings arrays, query (B,H,T,D) and its like, into the storage that is taken."""
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
                 continue
@@ -416,16 +427,15 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def as_spelled(self, call: Call) -> Call:
-        """The call with each keyword by the name of the function's parameter; a backward pass has attnspec's names."""
+        """Renames keywords as the function has them; a backward pass has attnspec's names."""
         spelled = {} if call.is_backward else self.declaration.spelled
         if spelled.keys().isdisjoint(call.keywords):
             return call
-        return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
+        keywords = {spelled.get(name, name): value for name, value in call.keywords.items()}
+        return replace(call, keywords=keywords)
 
     def _list_keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and
-        caches are made.
-        """
+        """Returns the keywords in use; a mask becomes a bias if only that is taken."""
         said = _SAID_BY_FORM.get(self.declaration.form, frozenset())
         used: dict[str, object] = {**self.declaration.off}
         used |= {name: value for name, value in sorted(problem.given.items()) if name not in said}
@@ -441,10 +451,11 @@ class Subject:
 
 
 def _name_undifferentiated(declaration: Declaration) -> str:
-    """What a reader calls subjects that no framework is asked about; empty of others."""
+    """Names what a reader calls subjects that no framework differentiates; else ""."""
     if takes_no_numbers(declaration):
         return str(next(part.CALLED for part in load_parts("limits")))
-    return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
+    called = {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}
+    return called.get(declaration.form, "")
 
 
 def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
@@ -453,28 +464,31 @@ def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
 
 
 def _varies(mask: Array | None, axes: str) -> bool:
-    """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
-    others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
-    return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
+    """Says whether a mask, (B,H,T,S) or of its last axes, differs along another axis."""
+    if mask is None:
+        return False
+    others = (at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
+    return any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
 
 
 def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
-    """A stride along a single feature leads nowhere, but kernels look at it all the same."""
-    return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
+    """Says whether features are contiguous; kernels look even at a single feature's stride."""
+    arrays = (problem.query, problem.key, problem.value)
+    return all(array.strides[-1] == array.itemsize for array in arrays)
 
 
 def is_contiguous(problem: Problem | LayerProblem) -> bool:
-    """Whether query, key and value lie in memory without gaps, in the order of their axes."""
+    """Says whether query, key and value lie in memory without gaps, in the order of their axes."""
     return all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
 
 
 def _count_new_keys(problem: Problem | LayerProblem) -> Sizes:
-    """The sizes of the call alone: S counts its new keys."""
+    """Returns the sizes of the call alone: S counts its new keys."""
     return replace(problem.sizes, S=problem.key.shape[-2])
 
 
 def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
-    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
+    """Says why a subject cannot be asked about a memory layout; empty if it is not asked."""
     arrays = (problem.query, problem.key, problem.value, problem.given.get(GRAD))
     is_plain = all(array is None or array.flags.c_contiguous for array in arrays)
     return "" if is_plain else f"{because}, so it is not asked about their layout"
@@ -485,29 +499,31 @@ def _write_limit(limit: object) -> str:
 
 
 def _as_bias(problem: Problem | LayerProblem) -> Array:
-    """The mask (B,H,T,S) as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
+    """Returns the mask (B,H,T,S) as a bias: -inf where a key is hidden, else the bias or 0."""
     assert problem.mask is not None
     bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _list_inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
-    """Query (B,H,T,D), key and value, in whatever form they are."""
+def _list_inputs(problem: (Problem | LayerProblem | LoweredProblem
+                           | PackedProblem)) -> Mapping[str, Array]:
+    """Returns query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
 
 
 @dataclass(frozen=True, slots=True)
 class VariantCallee:
-    """A callee of whose function another form is called. name: what makes that form."""
+    """A callee of whose function another form is called; name: what makes that form."""
 
     callee: Callee
     form: str
     name: str
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        """The answer of the form; rows (T,). Raises FormNotMade, in the framework's words, where there is none."""
+        """Returns the form's answer; rows (T,). Raises FormNotMade where there is none."""
         try:
-            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_list_batched(call)))), rows)
+            form = FrameworkForm(self.form, tuple(_list_batched(call)))
+            return self.callee.perform(replace(call, form=form), rows)
         except FormNotMade as refused:
             raise FormNotMade(f"{self.name} refuses it ({refused})") from None
 
@@ -516,7 +532,7 @@ class VariantCallee:
 
 
 def _list_batched(call: Call) -> Iterator[str]:
-    """The arguments, any shape, that have an entry for each of the batch along their first axis."""
+    """Yields the arguments, of any shape, whose first axis is the batch."""
     yield from call.arrays
     entries = call.arrays["query"].shape[0]
     for name, value in call.keywords.items():
@@ -526,22 +542,20 @@ def _list_batched(call: Call) -> Iterator[str]:
 
 
 def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
-    """The subject with these forms of its function, if its framework can be asked for them."""
+    """Adds these forms of the function, if its framework can be asked for them."""
     declared = subject.declaration
     if why_no_form(declared):
         return subject
-    made = {form: _make_form(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
+    made: dict[str, Subject] = {}
+    for form in sorted(forms):
+        name = called_there(form, declared.lift)
+        made[form] = replace(subject.with_gradients, id=f"{subject.id}[{name}]", variants={},
+                             callee=VariantCallee(subject.callee, form, name), backward=None)
     return replace(subject, made=made)
 
 
-def _make_form(subject: Subject, form: str, name: str) -> Subject:
-    return replace(subject.with_gradients, id=f"{subject.id}[{name}]",
-                   callee=VariantCallee(subject.callee, form, name),
-                   variants={}, backward=None)
-
-
 def why_no_form(declaration: Declaration) -> str:
-    """Why no other form is made of what is declared so; empty if one is."""
+    """Says why no other form is made of what is declared so; empty if one is."""
     if not declaration.lift:
         return "it takes NumPy arrays, of whose functions no framework makes another form"
     if declaration.form is not InputForm.DENSE or declaration.kind is Kind.ROTARY:

@@ -1,4 +1,4 @@
-"""Spec to checks: every word, argument, run and fault is looked up before anything runs."""
+"""Turns a spec into checks: all words, arguments, runs and faults are looked up beforehand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from attnspec.vocabulary.tables import (
 
 ASKING_KEYWORDS: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
                                          **dict.fromkeys(DIFFERENTIATED, GRAD)}
-"""By what is observed, the keyword by which it is asked for."""
+"""By what is observed, the keyword that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,20 @@ class BoundWord:
     function: Callable[..., Any]
     bound: Bound
 
-    def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
-        """The function carried out with the drawn values put in."""
+    def __call__(self, subject: Any, draws: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
+        """Calls the function with the drawn values put in."""
         values = self.bound.values
-        if drawn:
-            values = {name: _fill_drawn(value, drawn) for name, value in values.items()}
+        if draws:
+            values = {name: _fill_drawn(value, draws) for name, value in values.items()}
         return self.function(subject, **values)
 
 
-def _fill_drawn(value: object, drawn: Mapping[str, int]) -> object:
+def _fill_drawn(value: object, draws: Mapping[str, int]) -> object:
     """The value of an argument, its names of drawn values replaced by their numbers."""
     if isinstance(value, DrawnName):
-        return drawn[value]
+        return draws[value]
     if isinstance(value, tuple):
-        return tuple(_fill_drawn(entry, drawn) for entry in value)
+        return tuple(_fill_drawn(entry, draws) for entry in value)
     return value
 
 
@@ -78,24 +78,30 @@ class Check:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The keywords that a check cannot do without: those that it names, and those that its
-        kind or what it observes implies.
+        """The keywords that a check cannot do without.
+
+        They are those that it names, and those that its kind or what it observes implies.
         """
-        looks = {step.bound.values.get("observe") for step in self.then}
-        asked = frozenset(keyword for look, keyword in ASKING_KEYWORDS.items() if look in looks)
-        return self.clause.needs | self.domain.always | asked
+        quantities = {step.bound.values.get("observe") for step in self.then}
+        asking = {ASKING_KEYWORDS[each] for each in quantities & ASKING_KEYWORDS.keys()}
+        return self.clause.needs | self.domain.always | asking
 
     def demand(self, *, projects: bool) -> Demand:
-        """What a check asks of sizes. projects: whether the subject is a layer."""
-        looks = {step.bound.values.get("observe") for step in self.then}
-        parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values()
-                  for step in steps if step.bound.name in PARTING)
-        passes = 2 if looks & DIFFERENTIATED.keys() else 1
-        reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
-        return Demand(self.domain, reads=reads, cut_axes="".join(sorted(set(parted))),
+        """What a check demands of sizes.
+
+        projects: whether the subject is a layer.
+        """
+        quantities = {step.bound.values.get("observe") for step in self.then}
+        cut_axes = {PARTED[step.bound.values.get("along", "heads")]
+                    for steps in self.runs.values() for step in steps
+                    if step.bound.name in PARTING}
+        passes = 2 if quantities & DIFFERENTIATED.keys() else 1
+        reads = bool(quantities & INSIDE) or any(step.bound.name in READING for step in self.then)
+        return Demand(self.domain, reads=reads, cut_axes="".join(sorted(cut_axes)),
                       runs=max(1, len(self.runs)), passes=passes,
                       projects=projects or self.domain.is_layer,
-                      flips=self.clause.flips or bool(self.clause.made_forms), pool=self.clause.pool)
+                      flips=self.clause.flips or bool(self.clause.made_forms),
+                      pool=self.clause.pool)
 
     def why_not_put(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
@@ -103,14 +109,15 @@ class Check:
         if self.domain.is_layer and kind is not Kind.LAYER:
             return "it is not a layer: it has no projections"
         if (self.domain.poses is Kind.ROTARY) is not (kind is Kind.ROTARY):
-            is_one = kind is Kind.ROTARY
-            return f"it is {'a rotary embedding, not attention' if is_one else 'not a rotary embedding'}"
+            is_rotary = kind is Kind.ROTARY
+            words = "a rotary embedding, not attention" if is_rotary else "not a rotary embedding"
+            return f"it is {words}"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         if unsaid := _why_unsaid(self.clause.profile, subject):
             return unsaid
         if self.clause.made_forms - subject.made.keys():
-            return _not_made(subject)
+            return why_no_form(subject.declaration) or "it is judged with --variants"
         return subject.lacks(self.needs)
 
     @property
@@ -123,35 +130,48 @@ class Check:
         return {name: _pick_value(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}
 
-    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
+    def pose(self, problem: AnyProblem, draws: Mapping[str, int], key: str,
              conventions: Mapping[str, str],
              precision: Precision | None = None) -> dict[str, Posed[Any]]:
-        """The runs of a case, posed to this precision. Raises NoClaim where a word is silent."""
+        """The runs of a case, posed to this precision.
+
+        Raises NoClaim where a word makes no claim.
+        """
         runs: dict[str, Posed[Any]] = {}
         for name, steps in self.runs.items():
             posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
-                posed = step(posed, drawn)
+                posed = step(posed, draws)
             # two runs of one recipe with the same line of transforms pose the same problem
-            words = (f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})"
-                     for word in self.clause.runs[name])
-            runs[name] = replace(posed, key=f"{key}|{','.join(words)}")
+            words = ",".join(_format_word(word, draws) for word in self.clause.runs[name])
+            runs[name] = replace(posed, key=f"{key}|{words}")
         return runs
 
 
+def _format_word(word: Word, draws: Mapping[str, int]) -> str:
+    """`permute_keys(shift=3)`, with drawn values put in."""
+    arguments = []
+    for name, value in word.args.items():
+        number = draws.get(value, value) if isinstance(value, str) else value
+        arguments.append(f"{name}={number}")
+    return f"{word.name}({', '.join(arguments)})"
+
+
 def _why_unsaid(profile: str, subject: Subject) -> str:
-    """What a subject does not say without which clauses of an aspect's profile are not about it; empty if it does."""
-    words = {word for words in subject.declaration.precision.values() for word in words}
-    return next(filter(None, (part.find_unsaid(profile, words) for part in load_parts("limits"))), "")
-
-
-def _not_made(subject: Subject) -> str:
-    """Why there is no form of a subject that attnspec makes itself."""
-    return why_no_form(subject.declaration) or "it is judged with --variants"
+    """What a subject would have to declare for clauses of this profile; empty if it does."""
+    words = set[str]().union(*subject.declaration.precision.values())
+    for part in load_parts("limits"):
+        reason: str = part.find_unsaid(profile, words)
+        if reason:
+            return reason
+    return ""
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
-    """Compiles every clause, by id. Raises SpecError; `faults`: the names that exist."""
+    """Compiles every clause, by id.
+
+    faults: the names that exist. Raises SpecError.
+    """
     return {**_compile_once(spec, None if faults is None else frozenset(faults))}
 
 
@@ -164,23 +184,23 @@ def _compile_once(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Che
 def _compile_clause(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
-    made = domain_of(clause.given, clause.place_of("given"))
-    table = TABLES[made.poses]
+    problems = domain_of(clause.given, clause.place_of("given"))
+    table = TABLES[problems.poses]
     runs = {name: tuple(_bind_word(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
     for words in clause.runs.values():
         _check_order(words)
     then = tuple(_bind_word(word, RELATIONS, "relation", clause) for word in clause.then)
-    _check_chance(clause.then, made)
-    if made.is_layer:
+    _check_chance(clause.then, problems)
+    if problems.is_layer:
         _check_layer(clause.then)
-    _check_rotary(clause.then, made)
-    return Check(clause, made, runs, then)
+    _check_rotary(clause.then, problems)
+    return Check(clause, problems, runs, then)
 
 
-def domain_of(given: Word, where: FileLocation) -> Domain:
-    """Reads what problems a word makes. Raises SpecError where its arguments mean nothing."""
-    arguments = check_word(given, domain, "problem").values
+def domain_of(word: Word, where: FileLocation) -> Domain:
+    """Reads which problems a word makes. Raises SpecError where its arguments mean nothing."""
+    arguments = check_word(word, domain, "problem").values
     try:
         return domain(**arguments)  # type: ignore[arg-type]  # checked by the signature
     except SpecError as error:  # what goes wrong between arguments has no place of its own
@@ -197,7 +217,7 @@ def _check_draws(clause: Clause) -> None:
 
 
 def _check_order(words: tuple[Word, ...]) -> None:
-    """What takes a problem apart comes last: the other transforms change one problem."""
+    """A transform that takes a problem apart comes last: the others change one problem."""
     for word in words[:-1]:
         if word.name in PARTING:
             raise SpecError(f"the transform {word.name!r} takes the problem apart and must be the last of its run.",
@@ -212,33 +232,36 @@ def _check_layer(words: tuple[Word, ...]) -> None:
                 f"the relation {word.name!r} is about attention, but the problem is a layer.",
                 where=word.where)
         if word.args.get("observe") in INSIDE:
-            raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
-                            "Observe output or returned_weights.", where=word.where)
+            raise SpecError(f"a layer does not show {word.args['observe']!r}: "
+                            "its values pass through a projection. Observe output or "
+                            "returned_weights.", where=word.where)
 
 
-def _check_rotary(words: tuple[Word, ...], made: Domain) -> None:
+def _check_rotary(words: tuple[Word, ...], problems: Domain) -> None:
     """A rotary embedding shows its output alone; claims about pairs are about it alone."""
-    is_rotary = made.poses is Kind.ROTARY
+    is_rotary = problems.poses is Kind.ROTARY
     for word in words:
         if not is_rotary and word.name in OF_ROTARY:
-            raise SpecError(f"the relation {word.name!r} is about a rotary embedding, but the problem is none. Its "
-                            "kind is 'rotary'.", where=word.where)
+            raise SpecError(f"the relation {word.name!r} is about a rotary embedding, "
+                            "but the problem is none. Its kind is 'rotary'.", where=word.where)
         if is_rotary and (word.name not in OF_ROTARY | OF_ANY
                           or word.args.get("observe", "output") != "output"):
             raise SpecError(
                 f"a rotary embedding shows its output alone, of which {word.name!r} does not speak.", where=word.where)
 
 
-def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
+def _check_chance(words: tuple[Word, ...], problems: Domain) -> None:
     """A law of chance needs problems that nobody searches, and roundings without structure."""
     for word in words:
-        if word.name in OF_CHANCE and made.kind not in FIXED_KINDS:
-            raise SpecError(f"the relation {word.name!r} states a rate of false alarms, which holds only if no worst "
-                            f"case is searched for; problems of kind {made.kind!r} are searched.", where=word.where)
-        if word.name in OF_ROUNDINGS and made.kind not in GENERIC_KINDS:
-            raise SpecError(f"the relation {word.name!r} assumes independent rounding errors, but problems of kind "
-                            f"{made.kind!r} have structure. Kinds without: {', '.join(sorted(GENERIC_KINDS))}.",
-                            where=word.where)
+        if word.name in OF_CHANCE and problems.kind not in FIXED_KINDS:
+            raise SpecError(f"the relation {word.name!r} states a rate of false alarms, "
+                            "which holds only if no worst "
+                            f"case is searched for; problems of kind {problems.kind!r} are searched.", where=word.where)
+        if word.name in OF_ROUNDINGS and problems.kind not in GENERIC_KINDS:
+            raise SpecError(f"the relation {word.name!r} assumes independent rounding errors, "
+                            "but problems of kind "
+                            f"{problems.kind!r} have structure. Kinds without: "
+                            f"{', '.join(sorted(GENERIC_KINDS))}.", where=word.where)
 
 
 def _bind_word(word: Word, table: Mapping[str, Callable[..., Any]], kind: str,
@@ -246,7 +269,8 @@ def _bind_word(word: Word, table: Mapping[str, Callable[..., Any]], kind: str,
     poses = next((poses for poses, words in TABLES.items() if word.name in words), None)
     if kind == "transform" and poses and word.name not in table:
         raise SpecError(
-            f"the transform {word.name!r} is for {PROBLEM_NAMES[poses]}. Give the clause a problem of such a kind.",
+            f"the transform {word.name!r} is for {PROBLEM_NAMES[poses]}. "
+            "Give the clause a problem of such a kind.",
             where=word.where)
     function = look_up(word.name, table, kind, word.where)
     return BoundWord(function,
@@ -256,7 +280,7 @@ def _bind_word(word: Word, table: Mapping[str, Callable[..., Any]], kind: str,
 PROBLEM_NAMES: Mapping[Kind, str] = {Kind.ATTENTION: "attention's problems",
                                      Kind.LAYER: "layers' problems",
                                      Kind.ROTARY: "rotary embeddings' problems"}
-"""By the kind that a transform takes, what a reader calls its problems."""
+"""By the kind that a transform takes, what a message calls its problems."""
 
 
 def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
@@ -271,7 +295,3 @@ def _pick_value(choices: Sequence[int], number: int, word: str) -> int:
     return Drawn(choices[number % len(choices)])
 
 
-def _drawn_value(value: object, drawn: Mapping[str, int]) -> object:
-    if isinstance(value, str):
-        return drawn.get(value, value)
-    return value

@@ -1,10 +1,9 @@
 """Evaluates a subject at one dtype: calls it, compares its answers with the definition, and
 remembers both for a while.
 
-Subjects that are held to the same share the problems, and what the definition says of them.
-
-What was worked out is remembered for a while: so many values, and so many bytes of their arrays.
-Memory that is free again is kept for the next case, or handed back to the system.
+Subjects that are held to the same share the problems, and what the definition says of them. So
+many values are remembered, and so many bytes of their arrays. Memory that is free again is kept
+for the next case, or handed back to the system.
 """
 
 from __future__ import annotations
@@ -52,13 +51,12 @@ from attnspec.vocabulary.observables import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
 HEAP_BYTES = 2**25 - 2**14
-"""Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
+"""Bytes of the block that `keep_heap` frees: glibc takes no hint from a larger one."""
 
 
 @cache
 def keep_heap() -> None:
-    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing
-    it to the system.
+    """Frees one large block, so that glibc keeps as much of what is freed later for itself.
 
     Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half
     of a large call's.
@@ -67,28 +65,28 @@ def keep_heap() -> None:
 
 
 def release_free_pages() -> None:
-    """Hand the free pages back, where the C library can (glibc): those between what is remembered,
-    too.
+    """Hands free pages back to the system, where the C library can (glibc).
 
-    Without it, what a thousand kernels free piles up between the little that is kept of each.
-    Source: malloc_trim(3), https://man7.org/linux/man-pages/man3/malloc_trim.3.html
+    Without it, what a thousand kernels free piles up between the little that is remembered of
+    each. Source: malloc_trim(3), https://man7.org/linux/man-pages/man3/malloc_trim.3.html
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 MAX_REMEMBERED = 512
-"""How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
+"""How many answers and expectations an evaluator remembers: some clauses' worth of cases."""
 
 MAX_BYTES = 2**25
-"""Bytes of one kind that an evaluator keeps: large cases seldom return, and fill the machine."""
+"""Bytes of one kind that an evaluator remembers: large cases seldom return."""
 
 V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The `max_count` most recently used values by key, so far as their arrays hold together at
-    most `max_bytes`; the last one always. The key "" is never remembered.
+    """The most recently used values by key: at most `max_count`, and `max_bytes` of their arrays.
+
+    The last one is always remembered, the key "" never.
     """
 
     def __init__(self, max_count: int = MAX_REMEMBERED, max_bytes: int = MAX_BYTES) -> None:
@@ -111,20 +109,21 @@ class Memory(OrderedDict[str, V]):
 
 
 def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is
-    one: gradients by name, those of all parameters of a layer, which may be large. A view counts
-    as if it had memory of its own.
+    """How many bytes the arrays of a dataclass hold, those in its mappings included.
+
+    Mappings hold gradients by name, those of all parameters of a layer, which may be large. A view
+    counts as if it had memory of its own.
     """
     if type(value) not in _FIELD_READERS:
         _FIELD_READERS[type(value)] = _field_reader(type(value))
-    read, held = _FIELD_READERS[type(value)], 0
+    read, total = _FIELD_READERS[type(value)], 0
     for each in read(value) if read else ():
         if isinstance(each, np.ndarray):
-            held += each.nbytes
+            total += each.nbytes
         elif isinstance(each, Mapping):
-            held += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one)
-                        for one in each.values())
-    return held
+            total += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one)
+                         for one in each.values())
+    return total
 
 
 _Reader = Callable[[object], tuple[object, ...]]
@@ -132,7 +131,7 @@ _FIELD_READERS: dict[type, _Reader | None] = {}  # every value that is kept is a
 
 
 def _field_reader(kind: type) -> _Reader | None:
-    """Reads all fields of such a dataclass at once; None for one of fewer than two fields."""
+    """Reads all fields of such a dataclass at once; None for one with fewer than two fields."""
     names = tuple(getattr(kind, "__dataclass_fields__", ()))
     if len(names) > 1:
         return attrgetter(*names)
@@ -143,17 +142,18 @@ def _field_reader(kind: type) -> _Reader | None:
 
 
 MAX_PROBLEMS = 64
-"""How many problems are kept for the next clause of the same domain."""
+"""How many problems are remembered for the next clause with the same domain."""
 
 MAX_CALL_SECONDS = 5.0
-"""Seconds that a call may be expected to take; what takes longer is left out, and says so."""
+"""A call that is expected to take more seconds is left out, and the verdict says so."""
 
 TELLING_WORK = 2e6
-"""The work from which on a call's seconds tell the pace: below, most of them are the way there."""
+"""The work from which on a call's seconds tell the pace; below, most of them are overhead."""
 
 COMPUTING_SHARE = 0.1
-"""The part of a call's time that processors take of one that computes: one that waits, for a
-device, is timed by the clock.
+"""The share of processors' time from which on a call counts as computing.
+
+A call that waits for a device is timed by the clock.
 """
 
 COLD_SECONDS = 1.0
@@ -162,8 +162,9 @@ COLD_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Problems, what the definition says of them, and which way drifts push it: evaluators of one
-    class and convention may share it.
+    """Problems, their expectations, and the directions of drifts.
+
+    Evaluators with one class and the same conventions may share it.
     """
 
     problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(MAX_PROBLEMS))
@@ -172,7 +173,7 @@ class Archive:
 
 
 class Evaluator:
-    """One subject at one dtype, held to its declared and probed conventions."""
+    """Evaluates one subject at one dtype, by its declared and probed conventions."""
 
     def __init__(self, subject: Subject, dtype: DType,
                  conventions: Mapping[str, str] | None = None, *,
@@ -194,11 +195,11 @@ class Evaluator:
         """What its calls take is counted here, where each new shape is compiled."""
 
     def with_precision(self, precision: Precision) -> Evaluator:
-        """The subject, its answers remembered, held to another class of arithmetic."""
+        """The subject, with its remembered answers, held to another class of arithmetic."""
         return self._with_answers(self.subject, precision)
 
     def with_backward_words(self, words: Mapping[str, object]) -> Evaluator:
-        """The subject, its answers remembered, its backward pass held to another class."""
+        """The subject, with its remembered answers, its backward pass held to another class."""
         declared = self.subject.declaration
         of_backward = {**declared.backward_precision, self.dtype: words}
         subject = replace(self.subject,
@@ -206,37 +207,38 @@ class Evaluator:
         return self._with_answers(subject, self.precision)
 
     def _with_answers(self, subject: Subject, precision: Precision) -> Evaluator:
-        """Evaluates the subject held to another class, with this one's remembered answers."""
+        """An evaluator for another class, with this one's remembered answers."""
         other = Evaluator(subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
     def with_limits_of(self, subject: Subject) -> Evaluator:
-        """Evaluates the same subject within other limits, with its remembered answers."""
+        """An evaluator of the same subject within other limits, with its remembered answers."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
-        other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
+        other.precision, other._answers = self.precision, self._answers
+        other.compiling = self.compiling
         return other
 
     @property
     def remembered_answers(self) -> Iterable[SubjectAnswer]:
-        """The subject's answers that are remembered."""
+        """The answers of the subject that are remembered."""
         return self._answers.values()
 
     @cached_property
     def conventions(self) -> Mapping[str, str]:
-        """What the subject is held to: its declaration, and where that is silent a probe."""
+        """What the subject is held to: its declaration, and a probe where that says nothing."""
         if self._given_conventions is not None:
             return self._given_conventions
-        declared, said = self.subject.declaration.conventions, self.subject.declaration
-        if all(name in declared for name in asked_of(said.kind, said.keywords)):
-            return declared
-        probed = probe_conventions(self.subject, self.dtype)
-        # what is declared is declared for every form: no probed `hidden_row.mask` stands above
-        # `hidden_row`
-        silent = {name: answer for name, answer in probed.items()
-                  if name.partition(".")[0] not in declared}
-        return {**silent, **declared}
+        declaration = self.subject.declaration
+        answers = declaration.conventions
+        if all(name in answers for name in asked_of(declaration.kind, declaration.keywords)):
+            return answers
+        # what is declared holds for every form: no probed `hidden_row.mask` is above `hidden_row`
+        probed_answers = {
+            name: answer for name, answer in probe_conventions(self.subject, self.dtype).items()
+            if name.partition(".")[0] not in answers}
+        return {**probed_answers, **answers}
 
     @cached_property
     def probed_conventions(self) -> Mapping[str, str]:
@@ -245,8 +247,8 @@ class Evaluator:
 
     @property
     def ranges(self) -> tuple[Most, ...]:
-        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it;
-        else nothing.
+        """The logits, values and keys that the subject stands in a half dtype, by a probe; else
+        nothing.
 
         Asked once: some of the questions have all the keys that a dtype can count.
         """
@@ -256,7 +258,7 @@ class Evaluator:
 
     @property
     def limits(self) -> Limits | None:
-        """A layer's limits, by which its problems' biases and scale are chosen; else None."""
+        """A layer's limits, by which its problems' biases and scale are chosen; None otherwise."""
         declared = self.subject.declaration
         if declared.kind is Kind.LAYER:
             return declared.limits
@@ -264,7 +266,7 @@ class Evaluator:
 
     @property
     def shared_by(self) -> str:
-        """Evaluators of which this is the same are told the same by the definition."""
+        """A key: evaluators with the same one have the same expectations."""
         return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
                      heeded_conventions(self.conventions), self.limits))
 
@@ -283,39 +285,49 @@ class Evaluator:
         return answer
 
     def _time_answer(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
-        """The subject's answer, and the seconds that it took: of processors where these did most
-        of it, so that what is left out does not depend on what else the machine does.
+        """The subject's answer, and the seconds that it took.
+
+        They are processors' seconds where these did most of it, so that what is left out does not
+        depend on what else the machine does.
         """
-        # seconds of processors are counted where they matter: where a compiler runs, and of large
-        # calls
+        # processors' seconds are read where they matter: where a compiler runs, and of large calls
         is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING_WORK
-        begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
+        start, cpu_start, cpu_seconds = time.perf_counter(), 0.0, 0.0
+        if is_counted:
+            cpu_start = self.subject.callee.cpu_seconds()
         try:
             with np.errstate(all="ignore"):
                 answer = self.subject.answer(problem)
-        except SubjectRaised as raised:
-            raised.asked = problem
+        except SubjectRaised as error:
+            error.asked = problem
             raise
         finally:
-            worked = max(0.0, self.subject.callee.cpu_seconds() - before) if is_counted else 0.0
+            if is_counted:
+                cpu_seconds = max(0.0, self.subject.callee.cpu_seconds() - cpu_start)
             if self.compiling:
-                self.compiling.count(problem.sizes, frozenset(problem.given), worked)
+                self.compiling.count(problem.sizes, frozenset(problem.given), cpu_seconds)
         if answer.stderr:
             self.paths.count(answer.stderr)
         else:
             self.paths.taken_count += 1
-        seconds = time.perf_counter() - begun
-        return answer, min(seconds, worked) if worked >= COMPUTING_SHARE * seconds else seconds
+        seconds = time.perf_counter() - start
+        if cpu_seconds >= COMPUTING_SHARE * seconds:
+            seconds = min(seconds, cpu_seconds)
+        return answer, seconds
 
     def expected_seconds(self, sizes: Sizes) -> float:
-        """How long a call of these sizes is expected to take, by the last one that was large; 0
-        before there was. Where each new shape is compiled, by what that takes.
+        """The seconds that a call of these sizes is expected to take.
+
+        It goes by the last large call (0 before there was one), and by compiling where each new
+        shape is compiled.
         """
-        compiled = self.compiling.expected_seconds(sizes) if self.compiling else 0.0
-        return max(self._pace * count_work(sizes), compiled)
+        seconds = self._pace * count_work(sizes)
+        if self.compiling:
+            seconds = max(seconds, self.compiling.expected_seconds(sizes))
+        return seconds
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
-        """The problem of a recipe; it is remembered, so nobody may write to its arrays."""
+        """The problem of a recipe. It is remembered, so nobody may write to its arrays."""
         makers: Mapping[Kind, Callable[[], AnyProblem]] = {
             Kind.ATTENTION: partial(make_problem, recipe, self.dtype),
             Kind.LAYER: partial(make_layer, recipe, self.dtype,
@@ -325,7 +337,7 @@ class Evaluator:
         return self.archive.problems.recall(name, makers[kind])
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
-        """What the definition says, with allowances."""
+        """What the definition says about a problem, with allowances."""
         work_out: Callable[[], Expectation]
         if isinstance(problem, RotaryProblem):
             work_out = partial(expect_rotary, problem, self.precision,
@@ -345,7 +357,7 @@ class Evaluator:
         return self.archive.expectations.recall(key and f"{key}@{part}", work_out)
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
-        """Which way drifts push what the definition says of a problem."""
+        """The directions in which drifts push the definition's answer to a problem."""
         return self.archive.drifts.recall(key, make)
 
     def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
@@ -356,7 +368,7 @@ class Evaluator:
                                    scale_width=self.subject.scale_width(problem))
 
     def _expect_gradients(self, problem: AnyProblem, factor: Array | None = None) -> Expectation:
-        """What the definition says of the gradients; factor (B,H,T,S): of dropped weights."""
+        """What the definition says about the gradients; factor (B,H,T,S): of dropped weights."""
         assert isinstance(problem, Problem)
         grad = grad_given(problem, self.subject.declaration)
         gradients = expect_gradients(
@@ -370,28 +382,26 @@ class Evaluator:
         return expect_gradients_alone(gradients)
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
-        """What it says of the gradients of a layer's parameters."""
+        """What it says about the gradients of a layer's parameters."""
         assert isinstance(problem, Problem)
-        lowered = lower_problem(problem, self.subject.declaration.limits)
-        found = self._expect_gradients(problem).gradients
-        assert found is not None
-        grad = lowered.output_of(grad_given(problem, self.subject.declaration))
+        layer_call = lower_problem(problem, self.subject.declaration.limits)
+        gradients = self._expect_gradients(problem).gradients
+        assert gradients is not None
+        grad = layer_call.output_of(grad_given(problem, self.subject.declaration))
         return expect_gradients_alone(expect_parameters(
-            problem, lowered, found, self.expect(problem, "", "output"), grad,
+            problem, layer_call, gradients, self.expect(problem, "", "output"), grad,
             settled=rows_without_gradient(problem, self.conventions),
             classes=erring_classes(self.precision, self.backward_precision)))
 
     @cached_property
     def backward_precision(self) -> BackwardPrecision:
-        """Where the subject's backward pass rounds, as it declares."""
-        declared = self.subject.declaration.backward_precision.get(self.dtype)
-        return declared_backward(declared, self.precision)
+        """The declared rounding points of the subject's backward pass."""
+        words = self.subject.declaration.backward_precision.get(self.dtype)
+        return declared_backward(words, self.precision)
 
     @property
     def backward_name(self) -> str:
-        """The class of the backward pass in words: the class that the forward pass implies, and
-        what is declared otherwise.
-        """
+        """The class of the backward pass in words, with what is declared."""
         return format_backward(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
@@ -400,14 +410,15 @@ class Evaluator:
                       parts=frozenset({"output"}), scale_width=self.subject.scale_width(problem))
 
     def unit(self) -> float:
-        """The unit roundoff of what the subject returns."""
+        """The unit roundoff of the subject's output."""
         return DTYPES[self.precision.output].roundoff
 
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
         H, Hkv = problem.sizes.H, problem.sizes.Hkv
-        tiled = self.conventions.get("grouped_heads") == "tile"
-        heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
+        heads = np.arange(H) // (H // Hkv)
+        if self.conventions.get("grouped_heads") == "tile":
+            heads = np.arange(H) % Hkv
         return np.take(join_past(problem).value, heads, axis=1)
 
     @cached_property
@@ -416,17 +427,15 @@ class Evaluator:
                 for name in self.subject.declaration.variants}
 
     def _evaluator_of(self, subject: Subject) -> Evaluator:
-        """An evaluator of a variant, which shares this one's archive if it is held to the same."""
-        alone = Evaluator(subject, self.dtype, self.conventions)
-        is_shared = alone.shared_by == self.shared_by
-        found = alone
-        if is_shared:
-            found = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
-        found.compiling = self.compiling
-        return found
+        """An evaluator of a variant, with this one's archive if both are held to the same."""
+        evaluator = Evaluator(subject, self.dtype, self.conventions)
+        if evaluator.shared_by == self.shared_by:
+            evaluator.archive = self.archive
+        evaluator.compiling = self.compiling
+        return evaluator
 
     def form_evaluator(self, form: str) -> Evaluator:
-        """The evaluator of a form that attnspec makes of the subject itself."""
+        """The evaluator of a form of the subject that attnspec itself makes."""
         if form not in self._form_evaluators:
             self._form_evaluators[form] = Evaluator(self.subject.made[form], self.dtype,
                                                     self.conventions, archive=self.archive)
@@ -439,86 +448,88 @@ class Evaluator:
 
 
 def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
-    """What the definition and the transforms heed of a subject's conventions.
+    """The conventions on which the definition and the transforms depend.
 
-    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask
-    and causal flag together, or promises nothing of them, is not given both, so that for what is
-    given they hold together.
+    Rows that see nothing are in no expectation. Who refuses mask and causal flag together, or
+    promises nothing about them, is not given both: for what is given, both hold.
     """
-    joined = conventions.get("mask_with_causal", "")
+    mask_with_causal = conventions.get("mask_with_causal", "")
+    if mask_with_causal not in {"mask", "causal"}:
+        mask_with_causal = "both"
     return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
-            conventions.get(ROTARY_PAIRS, ""),
-            joined if joined in {"mask", "causal"} else "both")
+            conventions.get(ROTARY_PAIRS, ""), mask_with_causal)
 
 
 def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> Array:
-    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their
-    output is zeros, whichever of the keywords in use has hidden all keys.
+    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key.
+
+    Their output is zeros, whichever of the keywords in use has hidden all keys.
     """
     of_hidden = of_hidden_rows(conventions, problem.given) == "zeros"
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)
 
 
-# What the definition says of the gradients of a layer's parameters, where attention is lowered to
-# the layer
+# Gradients of a layer's parameters, where attention is lowered to the layer
 
 
 OUTPUT_PARAMETER = "out"
 
 
-def expect_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient],
-                      output: Expectation, grad: Array, *, settled: Array,
+def expect_parameters(problem: Problem, layer_call: LoweredProblem,
+                      gradients: Mapping[str, Gradient], output: Expectation, grad: Array, *,
+                      settled: Array,
                       classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
-    """By the names of the parameters. found: the gradients of the inputs.  output: of attention.
-    grad: of the layer's output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees
-    no key is zeros.
+    """The gradients of a layer's parameters, by their names.
+
+    gradients: of the inputs.  output: of attention.  grad: of the layer's output, (B,T,M).
+    settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
-    pairs = {name: (exact_factor(getattr(lowered, name), real, own),
-                    spread_over_heads(lowered, name, _input_factor(found[name], real)))
-             for name in INPUTS}
-    heads = spread_over_heads(lowered, OUTPUT_PARAMETER,
-                              _output_factor(problem, output, settled, real))
+    factors = dict[str, tuple[Factor, Factor]]()
+    for name in INPUTS:
+        gradient = gradients[name]
+        back = Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
+        factors[name] = (exact_factor(getattr(layer_call, name), real, own),
+                         spread_over_heads(layer_call, name, back))
+    heads = _output_factor(problem, output, settled, real)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        factors = {**pairs, OUTPUT_PARAMETER: (heads, exact_factor(grad, real, own))}
-        return dict(_parameter_gradients(lowered.params, factors, classes))
+        factors[OUTPUT_PARAMETER] = (spread_over_heads(layer_call, OUTPUT_PARAMETER, heads),
+                                     exact_factor(grad, real, own))
+        return dict(_parameter_gradients(layer_call.params, factors, classes))
 
 
 def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
                          classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
     """The gradient of each parameter that there is, such as w_query (M,H·D), b_query (H·D,)."""
-    for name, (given, back) in pairs.items():
+    for name, (inputs, back) in pairs.items():
         if f"w_{name}" in params:
-            yield f"w_{name}", gradient_of_weight(given, back, classes)
+            yield f"w_{name}", gradient_of_weight(inputs, back, classes)
         if f"b_{name}" in params:
             yield f"b_{name}", gradient_of_bias(back, classes)
 
 
-def _input_factor(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
-    """Of the query (B,H,T,D), or its like, as it comes back from attention."""
-    return Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
-
-
 def _output_factor(problem: Problem, output: Expectation, settled: Array,
                    real: np.dtype[np.floating]) -> Factor:
-    """The output of the heads (B,H,T,Dv), zeros in rows that are known to see nothing."""
+    """The output of the heads (B,H,T,Dv) as a factor, zeros in rows that see nothing."""
     none = (output.empty | ~queries_within(problem)[:, None])[..., None]
     claimed = np.where(none, settled[:, None, :, None], output.output_claimed[..., None])
-    truth, error = (np.where(none, 0, array)
-                    for array in (output.output.astype(real), output.output_allowance))
+    truth = np.where(none, 0, output.output.astype(real))
+    error = np.where(none, 0, output.output_allowance)
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
-def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Factor:
-    """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold
-    zeros times what the head has there, so that an entry that is not claimed takes its head with
-    it.
+def spread_over_heads(layer_call: LoweredProblem, name: str, heads: Factor) -> Factor:
+    """A factor (B,H,T,D), or alike, as it lies in the layer, (B,T,H·D).
+
+    Where heads are wider, they hold zeros times what the head has there, so that an entry without
+    a claim takes its head with it.
     """
-    truth, error = (lowered.project_heads(name, each) for each in (heads.truth, heads.error))
-    lost = ~heads.claimed.all(axis=-1, keepdims=True)
-    whole = np.broadcast_to(lost, (*lost.shape[:3], truth.shape[-1] // lost.shape[1]))
-    return Factor(truth, error, ~lowered.project_heads(name, whole))
+    truth, error = (layer_call.project_heads(name, each) for each in (heads.truth, heads.error))
+    unclaimed = ~heads.claimed.all(axis=-1, keepdims=True)
+    width = truth.shape[-1] // unclaimed.shape[1]
+    whole = np.broadcast_to(unclaimed, (*unclaimed.shape[:3], width))
+    return Factor(truth, error, ~layer_call.project_heads(name, whole))
 
 
 MAX_ARCHIVES = 8
@@ -526,13 +537,13 @@ MAX_ARCHIVES = 8
 
 
 class Archives:
-    """Keeps the archives that were used last: one for all evaluators that are told the same."""
+    """Keeps the last archives, each for all evaluators with the same expectations."""
 
     def __init__(self, most: int = MAX_ARCHIVES) -> None:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
     def share_archive(self, evaluator: Evaluator) -> Evaluator:
-        """Gives the evaluator its likes' archive; one that dies at a probe keeps its own."""
+        """The evaluator with its likes' archive; one that dies at a probe keeps its own."""
         try:
             key = evaluator.shared_by
         except SubjectDied:

@@ -1,4 +1,4 @@
-"""One case of a clause, put to a subject and judged; and the tally of what such cases have shown.
+"""Judges one case of a clause that is put to a subject, and tallies what such cases have shown.
 
 What a subject answered is logged call by call, so that others can be put the very same calls.
 """
@@ -10,8 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 
 import numpy as np
 
@@ -49,14 +48,15 @@ NONE_SURE = "what the clause is about did not come up, or rounding or overflow m
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
-    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case.
+    """A relation does not hold on a case. It is raised through Hypothesis, so that it shrinks the
+    case.
 
     no_array: what came back in place of the output, if it is no array (`UnusableAnswer.no_array`).
     """
 
-    def __init__(self, measured: Measured, recipe: Recipe, no_array: str = "") -> None:
-        super().__init__(measured.sentence)
-        self.measured = measured
+    def __init__(self, worst: Measured, recipe: Recipe, no_array: str = "") -> None:
+        super().__init__(worst.sentence)
+        self.measured = worst
         self.recipe = recipe
         self.no_array = no_array
 
@@ -65,19 +65,24 @@ Failure = Violated | SubjectRaised | SubjectDied
 
 
 class TrialEnded(BaseException):
-    """Ends the trial. No Exception, so that Hypothesis lets it through without examining it."""
+    """Ends the trial. It is no Exception, so that Hypothesis lets it through at once."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim
-    or without; `silent_reasons` are the reasons of those without.  work: what the cases cost
-    (`count_work`).  claimed_recipes: the cases of which something was claimed.  word_refusals: what
-    the subject turned out to refuse clearly, which ended the trial. named_sizes: the sizes that a
-    user names, and those beside, each with why nothing was tried there; "" if it was. sample: so
-    many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held_recipes: those of which something was claimed, and which held.  first_failing: the case
-    that failed first, as it was met.  is_cut_short: whether cases were left out.
+    """What a trial has met so far.
+
+    tried_count: the problems that were put, with a claim or without.
+    silent_reasons: the reasons of those without.  work: what the cases cost (`count_work`).
+    claimed_recipes: the cases about which something was claimed.
+    word_refusals: what the subject turned out to refuse clearly, which ended the trial.
+    named_sizes: the sizes that a user names, and those beside, each with why nothing was tried
+    there; "" if it was.
+    sample: so many cases stand for all; 0 if none do.
+    triples: of features that acted together in a case.
+    held_recipes: those about which something was claimed, and which held.
+    first_failing: the case that failed first, as it was met.
+    is_cut_short: whether cases were left out.
     """
 
     tried_count: int = 0
@@ -102,21 +107,23 @@ class Tally:
     @property
     def met_pairs(self) -> int:
         """The pairs of sizes and keywords that the claimed cases met (`core.coverage`)."""
-        return reduce(or_,
-                      (met_at(lengths_of(recipe.sizes), recipe.features)
-                       for recipe in self.claimed_recipes), 0)
+        pairs = 0
+        for recipe in self.claimed_recipes:
+            pairs |= met_at(lengths_of(recipe.sizes), recipe.features)
+        return pairs
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
         """The least and the greatest length of each axis in the claimed cases."""
-        return joined_spans({axis: (length, length)
-                             for axis, length in lengths_of(recipe.sizes).items()}
-                            for recipe in self.claimed_recipes)
+        lengths = [lengths_of(recipe.sizes) for recipe in self.claimed_recipes]
+        return joined_spans({axis: (length, length) for axis, length in each.items()}
+                            for each in lengths)
 
     @property
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
-        cases = "its only case shows" if self.no_claims == 1 else f"its {self.no_claims} cases show"
+        cases = ("its only case shows" if self.no_claims == 1
+                 else f"its {self.no_claims} cases show")
         why = NONE_SURE
         if self.outside_reasons:
             why += f"; {next(iter(self.outside_reasons))}"
@@ -136,7 +143,7 @@ class Tally:
 class CaseJudge:
     """A clause and a subject on its evaluator.
 
-    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile
+    breadcrumb: is told each recipe before it is tried.  compiles: whether variants that compile
     are asked. refused_by: what of sizes and keywords an exception refuses clearly, which ends the
     trial; none if it is a failure. max_call_seconds: see `evaluator.MAX_CALL_SECONDS`.
     """
@@ -151,7 +158,7 @@ class CaseJudge:
     max_call_seconds: float = MAX_CALL_SECONDS
 
     def judge_recipe(self, recipe: Recipe) -> Tally:
-        """The clause on this one case; what failed is the tally's failure."""
+        """Judges this one case; a failure is the tally's."""
         tally = Tally()
         # the tally keeps it
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
@@ -159,10 +166,11 @@ class CaseJudge:
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised,
-        SubjectDied, and SpecError where the clause compares what cannot be compared; tallies.
+        """Holds every relation of the clause against one case, and tallies it.
 
-        The margin of the closest call, at most 1; None if nothing was claimed.
+        Returns the margin of the closest call, at most 1; None if nothing was claimed. Raises
+        Violated, SubjectRaised, SubjectDied, and SpecError where the clause compares what cannot
+        be compared.
         """
         self.breadcrumb(recipe.text)
         no_array = ""
@@ -171,7 +179,7 @@ class CaseJudge:
             # a call would take too long, by what large calls have taken so far
             if self.evaluator.expected_seconds(recipe.sizes) > self.max_call_seconds:
                 raise OutsideLimits(TOO_LONG.format(self.max_call_seconds))
-            found = list(self._measure(self.scene(recipe)))
+            measurements = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
             tally.silent_reasons[str(silent)] = tally.silent_reasons.get(str(silent), 0) + 1
@@ -181,39 +189,38 @@ class CaseJudge:
             return None
         except UnusableAnswer as unusable:
             no_array = unusable.no_array
-            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
-        except (SubjectRaised, SubjectDied) as raised:
-            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
-                tally.word_refusals = refused
+            measurements = [verdict("answers_with_an_array", str(unusable), broken=True)]
+        except (SubjectRaised, SubjectDied) as error:
+            if isinstance(error, SubjectRaised) and (refusals := self.refused_by(error)):
+                tally.word_refusals = refusals
                 raise TrialEnded from None
-            tally.cases, tally.failure, tally.last_recipe = tally.cases + 1, raised, recipe
+            tally.cases, tally.failure, tally.last_recipe = tally.cases + 1, error, recipe
             raise
-        return self._conclude(found, recipe, tally, no_array)
+        return self._conclude(measurements, recipe, tally, no_array)
 
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally,
+    def _conclude(self, measurements: list[Measured], recipe: Recipe, tally: Tally,
                   no_array: str) -> float | None:
-        claimed = any(measured.claimed for measured in found)
-        if claimed:
+        is_claimed = any(each.claimed for each in measurements)
+        if is_claimed:
             tally.claimed_recipes.append(recipe)
             # a clause that is about triples of features alone
             if self.check.domain.kind == "features":
                 tally.triples |= self._acting_triples(recipe)
-        tally.cases += claimed
-        tally.no_claims += not claimed
-        for measured in found:
-            tally.readings.update(dict.fromkeys(measured.readings))
-            if measured.claimed and (tally.worst is None or measured.margin > tally.worst.margin):
-                tally.worst = measured
-        worst = max(found, key=lambda measured: measured.margin)
+        tally.cases += is_claimed
+        tally.no_claims += not is_claimed
+        for each in measurements:
+            tally.readings.update(dict.fromkeys(each.readings))
+            if each.claimed and (tally.worst is None or each.margin > tally.worst.margin):
+                tally.worst = each
+        worst = max(measurements, key=lambda each: each.margin)
         if worst.margin > 1:
-            tally.failure, tally.first_failing = Violated(worst, recipe,
-                                                          no_array), tally.first_failing or recipe
+            tally.failure = Violated(worst, recipe, no_array)
+            tally.first_failing = tally.first_failing or recipe
             raise tally.failure
-        if claimed:
-            tally.held_recipes.append(recipe)
-        if claimed:
-            return worst.margin
-        return None
+        if not is_claimed:
+            return None
+        tally.held_recipes.append(recipe)
+        return worst.margin
 
     def _acting_triples(self, recipe: Recipe) -> int:
         """The triples of features that act in a case."""
@@ -223,36 +230,37 @@ class CaseJudge:
         return triples_of(acting_features(recipe, problem, self.evaluator.conventions))
 
     def _measure(self, scene: Scene) -> Iterator[Measured]:
-        drawn = scene.drawn
         for relation in self.check.then:
             try:
                 with np.errstate(all="ignore"):
-                    measured = relation(scene, drawn)
+                    measurement = relation(scene, scene.drawn)
             except Incomparable as shapes:
                 raise SpecError(UNLIKE_SHAPES.format(self.check.clause.id, shapes),
                                 where=self.check.clause.where) from None
-            yield measured
+            yield measurement
 
     def compared_arrays(self, scene: Scene) -> Compared | None:
-        """What the relation compares that the case breaks worst; None if there is none."""
+        """The arrays of the relation that the case breaks worst; None if there are none."""
         scene, worst, margin = replace(scene, kept=[]), None, 1.0
-        for measured in self._measure(scene):
-            kept = scene.kept.pop() if scene.kept else None
-            if measured.margin > margin:
-                worst, margin = kept, measured.margin
+        for measurement in self._measure(scene):
+            arrays = scene.kept.pop() if scene.kept else None
+            if measurement.margin > margin:
+                worst, margin = arrays, measurement.margin
         return worst
 
     def scene(self, recipe: Recipe) -> Scene:
-        """The case that a recipe makes, put to the subject in the clause's runs."""
-        asked = self.evaluator
-        problem = asked.problem(recipe, self.check.domain.poses)
-        drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions,
-                               asked.precision)
+        """The case of a recipe, put to the subject in the clause's runs."""
+        evaluator = self.evaluator
+        problem = evaluator.problem(recipe, self.check.domain.poses)
+        draws = self.check.draw_values(problem, recipe.drawn)
+        runs = self.check.pose(problem, draws, recipe.without_drawn.text, evaluator.conventions,
+                               evaluator.precision)
+        scene = Scene(evaluator.subject, evaluator.dtype, evaluator.conventions, runs, evaluator,
+                      draws, compiles=self.compiles)
         # the cases of a clause that is not searched share a rate of false alarms
-        cases = len(self._fixed_recipes) if self.check.domain.kind in FIXED_KINDS else 1
-        return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     cases=max(1, cases), compiles=self.compiles)
+        if self.check.domain.kind in FIXED_KINDS:
+            scene = replace(scene, cases=max(1, len(self._fixed_recipes)))
+        return scene
 
     @property
     def _fixed_recipes(self) -> tuple[Recipe, ...]:
@@ -268,9 +276,11 @@ class CaseJudge:
 
 
 def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
-    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject
-    that refuses both or promises nothing; nor is any keyword where it is refused. A clause about
-    the one is put without the other to a subject that ignores the one beside the other. Raises
+    """The recipe without keywords that the subject does not take in this case.
+
+    The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that
+    refuses both or promises nothing; nor is any keyword where it is refused. A clause about the
+    one is put without the other to a subject that ignores the one beside the other. Raises
     OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
@@ -280,13 +290,12 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     for each in limits.refuses:
         if each.meets(with_groups(sizes.by_axis), recipe.features):
             recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
-    ignoring = evaluator.conventions.get("mask_with_causal", "")
-    ignored = {"mask": "causal", "causal": "mask"}.get(ignoring)
-    if ignored in domain.always:
+    answer = evaluator.conventions.get("mask_with_causal", "")
+    ignored_keyword = {"mask": "causal", "causal": "mask"}.get(answer)
+    if ignored_keyword in domain.always:
         recipe = replace(recipe, features=recipe.features - ({"causal", "mask"} - domain.always))
-    together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-    answer = evaluator.conventions.get("mask_with_causal")
-    if not together or answer not in {"raises", "undefined"}:
+    has_both = {"mask", "bias"} & recipe.features and "causal" in recipe.features
+    if not has_both or answer not in {"raises", "undefined"}:
         return recipe
     for spare in ({"causal"}, {"mask", "bias"}):
         if not spare & domain.always:
@@ -314,10 +323,10 @@ class Ending(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedCall:
-    """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
+    """One call and its end.
 
-    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in
-    a line, if there was one.
+    variant: the hidden switch that was flipped, "" for none.  shape: of an unusable answer, in
+    words; "" where it has none.  exception_text: the exception in a line, if there was one.
     """
 
     problem: AnyProblem
@@ -347,11 +356,11 @@ class LoggedCall:
 
 
 def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
-    """Put a problem to a subject, or to its variant, and note how it ends."""
-    asked = subject.variants.get(variant, subject)
+    """Puts a problem to a subject, or to its variant, and notes how the call ends."""
+    arguments = subject.variants.get(variant, subject)
     try:
         with np.errstate(all="ignore"):
-            answer = asked.answer(problem)
+            answer = arguments.answer(problem)
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
@@ -360,17 +369,17 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
 
 
 def _log_failed_call(problem: AnyProblem, variant: str,
-                     ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
-    if isinstance(ended, SubjectDied):
-        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
-    if isinstance(ended, SubjectRaised):
-        return LoggedCall(problem, variant, Ending.RAISED, exception_text=ended.summary)
-    shape = _SHAPE_IN_WORDS.search(ended.sentence)
+                     error: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
+    if isinstance(error, SubjectDied):
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(error))
+    if isinstance(error, SubjectRaised):
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=error.summary)
+    shape = _SHAPE_IN_WORDS.search(error.sentence)
     return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 
 
 def is_poisoned(problem: AnyProblem) -> bool:
-    """Whether NaN or infinity stands among the keys or values, or in what is to be turned."""
+    """Whether NaN or infinity is among the keys or values, or the features that are turned."""
     if isinstance(problem, RotaryProblem):
         return not np.isfinite(problem.x).all()
     whole = join_past(problem)
@@ -378,15 +387,15 @@ def is_poisoned(problem: AnyProblem) -> bool:
 
 
 class LoggingEvaluator(Evaluator):
-    """Evaluates as another evaluator does, and notes every call, those of variants too."""
+    """Evaluates as another evaluator does, and logs every call, those of variants too."""
 
-    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall],
+    def __init__(self, subject: Subject, model: Evaluator, log: list[LoggedCall],
                  variant: str = "") -> None:
-        super().__init__(subject, like.dtype, like.conventions,
-                         archive=None if variant else like.archive)
+        super().__init__(subject, model.dtype, model.conventions,
+                         archive=None if variant else model.archive)
         self._log, self._variant = log, variant
-        if subject is like.subject:
-            self._ranges = like._ranges
+        if subject is model.subject:
+            self._ranges = model._ranges
 
     def _ask(self, problem: AnyProblem) -> SubjectAnswer:
         try:

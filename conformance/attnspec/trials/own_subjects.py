@@ -1,4 +1,4 @@
-"""Trials of attnspec's own subjects, faults and sound ones, which share what is expected."""
+"""Tries clauses on attnspec's own subjects, faults and sound ones, with shared expectations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_REMEMBERED = 4096
 """Problems, and expectations, in each archive: more than effort quick puts to a sound subject."""
 
 MAX_BYTES = 2**28
-"""Bytes of each archive. With less, large problems are worked out anew for each fault of sizes."""
+"""Bytes of each archive. With less, large problems are computed anew for each fault of sizes."""
 
 
 def shared_archive(subject: Subject, dtype: DType) -> Archive:
-    """The archive of all subjects to whom the definition says the same at this dtype."""
+    """The archive of all subjects with the same expectations at this dtype."""
     return _archive(Evaluator(subject, dtype).shared_by)
 
 
@@ -36,13 +36,13 @@ def _archive(_shared_by: str) -> Archive:
 
 
 def forget_archives() -> None:
-    """Let go of all archives: full ones take three gigabytes together."""
+    """Deletes all archives: full ones take three gigabytes together."""
     _archive.cache_clear()
 
 
 def try_first_cases(check: Check, target: str, dtype: DType, dealer: Dealer) -> Tally:
-    """The clause on the first cases that `attnspec check` would put to the fault, and none after
-    one that fails.
+    """Judges a fault by a clause, on the first cases of `attnspec check`, up to the first that
+    fails.
 
     dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked
     of one with a memory must not serve the next.

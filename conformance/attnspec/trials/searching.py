@@ -1,4 +1,4 @@
-"""Hypothesis searches the cases of one clause: it draws, climbs towards failures, and shrinks."""
+"""Lets Hypothesis search the cases of a clause: it draws, climbs towards failures, and shrinks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from attnspec.problems.problem import RECIPE_FIELDS, Recipe
 from attnspec.trials.covering_cases import Choices
 
 LEAST_MARGIN = 2.0**-40
-"""What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
+"""The search takes a smaller margin for this one: it climbs in octaves."""
 
 
 MarginOf = Callable[[Choices], float | None]
-"""How close a case comes, None if nothing is claimed. It raises for one that fails."""
+"""How close a case comes to failing, None if nothing is claimed. It raises for one that fails."""
 
 
 def draw_cases(margin_of: MarginOf, menu: Menu, seed: int, count: int) -> None:
@@ -35,7 +35,7 @@ def draw_cases(margin_of: MarginOf, menu: Menu, seed: int, count: int) -> None:
 
 
 def shrink_case(margin_of: MarginOf, menu: Menu, seed: int, failing: Choices) -> None:
-    """Ever simpler cases than one that fails."""
+    """Tries ever simpler cases than one that fails."""
     _search(margin_of, menu, seed, database=OneExample(failing),
             phases=(Phase.reuse, Phase.shrink))
 
@@ -59,7 +59,7 @@ def _search(margin_of: MarginOf, menu: Menu, seed: int, **how: Any) -> None:  # 
 
 
 class OneExample(ExampleDatabase):
-    """A database that knows one example, whatever test asks: what Hypothesis is to shrink."""
+    """A database with one example, which Hypothesis is to shrink, whatever test asks."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__()
@@ -71,10 +71,10 @@ class OneExample(ExampleDatabase):
             yield self._example
 
     def save(self, key: bytes, value: bytes) -> None:
-        """Nothing is kept."""
+        """Keeps nothing."""
 
     def delete(self, key: bytes, value: bytes) -> None:
-        """Nothing is forgotten."""
+        """Deletes nothing."""
 
 
 # Recipes as Hypothesis draws them
@@ -84,20 +84,19 @@ MOST_DRAWN = 2**16 - 1
 """The greatest number that stands for a drawn value."""
 
 
-def recipe_strategy(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
+def recipe_strategy(domain: Domain, keywords: frozenset[str], limits: Limits, effort: Effort,
                     draws: tuple[str, ...] = ()) -> st.SearchStrategy[Recipe]:
-    """Recipes of a domain for a subject that offers these keywords within these limits.
+    """Recipes of a domain for a subject with these keywords and limits.
 
     draws: names of the clause's drawn values; each becomes an integer 0 … 65,535 of
-    `recipe.drawn`.
-    Nothing can be drawn (`st.nothing()`) where domain and limits leave no shape: `shapes_for` is
-    empty then. Raises SpecError for a drawn value that has the name of a field of a recipe.
+    `recipe.drawn`. Nothing can be drawn (`st.nothing()`) where domain and limits leave no shape.
+    Raises SpecError for a drawn value that has the name of a field of a recipe.
     """
     for name in draws:
         if name in RECIPE_FIELDS:
             raise SpecError(
                 f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
-    menu = menu_of(domain, offered, limits, effort, draws)
+    menu = menu_of(domain, keywords, limits, effort, draws)
     if menu is None:
         return st.nothing()
     return from_menu(menu)

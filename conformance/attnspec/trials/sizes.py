@@ -1,5 +1,5 @@
-"""The sizes at which a clause is tried: those dealt, those that a user names, and others for a
-case that fails.
+"""Decides the sizes at which a clause is tried: dealt ones, those that a user names, and others
+for a failing case.
 
 Each clause is dealt its part of a subject's sizes, among all clauses of the spec that can be put
 to the subject. A case that fails is put again at other sizes, by the same recipe, down to the
@@ -31,16 +31,19 @@ from attnspec.trials.covering_cases import FIXED_KINDS, Choices, deal_openings
 from attnspec.trials.judging import Tally, Violated
 
 COMPILED_OPENINGS = SHAPES
-"""Variants that compile are put the first cases of a trial: so many. In these all keywords stand
-together once and each alone once, at sizes that clauses share; what comes later is put to other
-variants.
+"""So many first cases of a trial are put to variants that compile.
+
+In these, all keywords stand together once and each alone once, at sizes that clauses share. Later
+cases are put to other variants alone.
 """
 
 
 @dataclass
 class Dealer:
-    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is
-    needed.  hurries: whether compilers have little time.
+    """Deals sizes to the clauses that one subject is put.
+
+    checks: all checks of the spec, made when they are needed.  hurries: whether compilers have
+    little time.
     """
 
     subject: Subject
@@ -52,9 +55,10 @@ class Dealer:
 
     def shapes(self, check: Check, dtype: DType,
                limits: Limits | None = None) -> tuple[Sizes, ...] | None:
-        """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause
-        of another law is dealt them alone.  limits: within which they lie; None: those that the
-        subject declares.
+        """The clause's sizes at a dtype; None where its kind of problem brings its own.
+
+        A clause of another spec is dealt them alone.  limits: within which they lie; None: those
+        that the subject declares.
         """
         if check.domain.kind in FIXED_KINDS:
             return None
@@ -65,21 +69,20 @@ class Dealer:
 
     @property
     def demands(self) -> tuple[Demand, ...]:
-        """What all clauses ask of sizes that search for cases and can be put to the subject."""
+        """The demands of all clauses for the subject whose cases are searched."""
         if self._demands is None:
-            put = (check for check in self.checks().values()
-                   if check.domain.kind not in FIXED_KINDS and not check.why_not_put(self.subject))
-            self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects)
-                                                for check in put))
+            self._demands = tuple(dict.fromkeys(
+                check.demand(projects=self._projects) for check in self.checks().values()
+                if check.domain.kind not in FIXED_KINDS and not check.why_not_put(self.subject)))
         return self._demands
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
-        declared = self.subject.declaration
-        is_shared = declared.has_compiled_variant or demands[0].pool == MADE
-        flipped = COMPILED_OPENINGS if is_shared else 0
+        declaration = self.subject.declaration
+        is_shared = declaration.has_compiled_variant or demands[0].pool == MADE
+        flip_sizes = COMPILED_OPENINGS if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype,
-                        compiles=declared.is_compiled, flipped=flipped,
-                        blocks=tuple(declared.blocks.items()), hurries=self.hurries)
+                        compiles=declaration.is_compiled, flip_sizes=flip_sizes,
+                        blocks=tuple(declaration.blocks.items()), hurries=self.hurries)
 
     @property
     def _projects(self) -> bool:
@@ -87,7 +90,7 @@ class Dealer:
 
 
 LARGEST_ARRAYS = 2**26
-"""Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
+"""Scores (B·H·T·S) up to which a problem has a mask or a bias, with an entry for each."""
 
 DEFINITION_RELATION = "agrees_with_definition"
 
@@ -97,14 +100,17 @@ DEFINITION_RELATION = "agrees_with_definition"
 
 @dataclass(frozen=True, slots=True)
 class RequestedSizes:
-    """Sizes that a user names.  why_not: why the clause is not put at them; empty if it is."""
+    """Sizes that a user names.
+
+    why_not: why the clause is not put at them; empty if it is.
+    """
 
     sizes: Sizes
     why_not: str = ""
 
 
 def is_of_one_call(check: Check) -> bool:
-    """Whether a clause holds one call's answer to the definition: its cases may be large."""
+    """Whether a clause compares one call's answer with the definition: its cases may be large."""
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
     return (relations == [(DEFINITION_RELATION, "output")] and check.domain.kind == "attention"
             and not any(check.runs.values()) and check.domain.families == ANY_FAMILY
@@ -116,24 +122,28 @@ def requested_sizes(check: Check, subject: Subject,
     """The sizes that these texts name, and those beside them, as the clause is put them."""
     if not is_of_one_call(check):
         return ()
-    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))]
-               for each in (own, _sizes_beside_own(own, subject)))
-    grouped = (_with_head_groups(each, check.domain, subject) for each in lengths)
-    return tuple(RequestedSizes(sizes, _why_sizes_not_put(sizes, check, subject))
-                 for sizes in dict.fromkeys(grouped))
+    requested = dict[Sizes, RequestedSizes]()
+    for text in texts:
+        own = Sizes(**read_sizes(text))
+        for each in (own, _sizes_beside_own(own, subject)):
+            sizes = _with_head_groups(each, check.domain, subject)
+            if sizes not in requested:
+                why_not = _why_sizes_not_put(sizes, check, subject)
+                requested[sizes] = RequestedSizes(sizes, why_not)
+    return tuple(requested.values())
 
 
 def _sizes_beside_own(own: Sizes, subject: Subject) -> Sizes:
-    """One more query and one more key, or as many more as the subject needs."""
+    """Sizes with one more query and one more key, or as many more as the subject requires."""
     longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
-    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S,
-                          least=least)
-    return replace(longer, T=taken.T, S=taken.S)
+    nearest = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S,
+                            least=least)
+    return replace(longer, T=nearest.T, S=nearest.S)
 
 
 def _with_head_groups(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
-    """Gives each query head a key/value head, unless clause and subject speak of groups."""
+    """The sizes without groups of heads, unless clause and subject are about these."""
     limits = subject.declaration.limits
     grouping = Demand(domain).grouping(limits)
     is_grouped = grouping == "always" or (grouping == "maybe" and limits.grouped)
@@ -147,40 +157,42 @@ def _why_sizes_not_put(sizes: Sizes, check: Check, subject: Subject) -> str:
     arrays = check.domain.always & {"mask", "bias"}
     if subject.declaration.kind is Kind.LAYER:
         return f"{subject.id} is a layer, and layers are tested at drawn sizes only"
-    if refused := subject.refuses_sizes(sizes, check.domain.always):
-        return refused
+    if refusal := subject.refuses_sizes(sizes, check.domain.always):
+        return refusal
     if not check.demand(projects=False).suits(sizes, subject.declaration.limits):
         return "the clause is about other sizes"
     if arrays and count_logits(sizes) > LARGEST_ARRAYS:
-        return f"a {min(arrays)} would have {count_logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
+        return (f"a {min(arrays)} would have {count_logits(sizes):.1e} entries; up to "
+                f"{LARGEST_ARRAYS:.1e} are made")
     return ""
 
 
 def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
-    """What a case is chosen from: beside the keywords of the clause, the causal flag alone."""
+    """What a case at these sizes is chosen from: the clause's keywords, and the causal flag."""
     limits = subject.declaration.limits
     takes_causal = limits.takes_lengths(sizes.T, sizes.S, causal=True)
-    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords
-                        else ())
-    menu = menu_of(check.domain, offered, limits, Effort.DEFAULT,
+    keywords = frozenset[str]()
+    if takes_causal:
+        keywords = subject.declaration.keywords & {"causal"}
+    menu = menu_of(check.domain, keywords, limits, Effort.DEFAULT,
                    tuple(check.clause.draw), shapes=(sizes,))
     assert menu is not None  # it has a shape, whatever the effort
     return menu
 
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
-    """The cases with the causal flag and without; one case of a clause that knows no flag."""
+    """The cases with the causal flag and without; one case if the clause has no such flag."""
     yield from deal_openings(menu, seed, 1 + len(menu.optional))
 
 
 MIN_SEEDS, MAX_SEEDS = 2, 8
-"""With so many entries a case is put before it holds; with more, where it fails with some only."""
+"""A case holds after so many seeds; after more if it fails with some of them only."""
 
 DEAREST_SHARE = 0.1
-"""Sizes that cost more than this share of the work left are not put, but those that failed."""
+"""Sizes that cost a larger share of the work that is left are not put, except the failing ones."""
 
 MISSED_SHARE = 0.01
-"""The share of cases that may be missed so."""
+"""The share of failing cases that may pass for holding ones."""
 
 _OF_FIXED_SIZES = FIXED_KINDS - {"features"}
 _HEAD_AXES, _LENGTH_AXES = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
@@ -229,22 +241,20 @@ def _is_too_large(sizes: Sizes) -> bool:
 
 
 def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
-    """A value as it scales with the number of keys."""
-    scaled = EVERY_VALUED[keyword].scaled
-    if scaled:
-        return scaled(value, share)
-    return value
+    """A value, scaled with the number of keys."""
+    scale_value = EVERY_VALUED[keyword].scaled
+    return scale_value(value, share) if scale_value else value
 
 
 @dataclass(slots=True)
 class Resizer:
-    """Puts a failing case at other sizes, each sizes once, and remembers how they fared.
+    """Puts a failing case at other sizes, each sizes once, and remembers the verdicts.
 
-    judge_recipe: the clause on one case.  max_sizes, work_left, seconds: at most so many sizes, in
-    so many multiply-adds, for so long. What fails in another way (an exception for a wrong answer)
-    does not count as failing.  min_length: lengths and widths are made no smaller; the fewer
-    entries an answer has, the easier a mistake hides.  any_family: whether what fails at fewer
-    heads with other families of entries than the first ones fails there.
+    judge_recipe: the clause on one case.  max_sizes, work_left, seconds: at most so many sizes,
+    multiply-adds and seconds. What fails in another way (an exception for a wrong answer) does not
+    count as failing.  min_length: lengths and widths are made no smaller; the fewer entries an
+    answer has, the easier a mistake hides.  any_family: whether a case with fewer heads fails if
+    it fails with any family of entries, not only the first ones.
     """
 
     judge_recipe: Callable[[Recipe], Tally]
@@ -288,7 +298,7 @@ class Resizer:
         return self._try_sizes(sizes)
 
     def _try_sizes(self, sizes: Sizes) -> bool | None:
-        """The same, with entries that were not put yet."""
+        """The same, with seeds that were not put yet."""
         enough = self._entries_enough(sizes)
         for number in range(self._holding_counts.get(sizes, 0), enough):
             tally = self._judge_case(sizes, number)
@@ -304,36 +314,40 @@ class Resizer:
 
     @property
     def held_recipes(self) -> tuple[Recipe, ...]:
-        """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed),
-                       key=count_work)
-        return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
-                                   for number in range(self._holding_counts[each]))))
+        """The cases that held, with all seeds that were put; the least work first."""
+        holding = [sizes for sizes, fails in self.known_sizes.items() if not fails]
+        recipes = (self._make_recipe_at(sizes, number) for sizes in sorted(holding, key=count_work)
+                   for number in range(self._holding_counts[sizes]))
+        return tuple(filter(None, recipes))
 
     def first_at(self, sizes: Sizes) -> Recipe | None:
         """The case at these sizes, as it is put first; None where there is no such problem."""
         return self._make_recipe_at(sizes, 0)
 
     def _make_recipe_at(self, sizes: Sizes, number: int) -> Recipe | None:
-        """The case at these sizes with the number-th entries; None where there is no such problem.
+        """The case at these sizes with the seed of this number; None where there is no such
+        problem.
 
-        Of more families of entries than heads each leads once, where any may: which of them fails
-        is not known.
+        If there are more families of entries than heads, each comes first in turn, where any may:
+        it is not known which of them fails.
         """
-        families, first = self.recipe.families, number % len(self.recipe.families)
-        led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
-        recipe = resize_recipe(replace(self.recipe, families=led), sizes, self.domain, self.limits)
+        families = self.recipe.families
+        if self._drops_families(sizes):
+            first = number % len(families)
+            families = (*families[first:], *families[:first])
+        recipe = resize_recipe(replace(self.recipe, families=families), sizes, self.domain,
+                               self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
 
     def _entries_enough(self, sizes: Sizes) -> int:
-        """With so many entries a case at these sizes is put before it counts as holding."""
+        """With so many seeds a case at these sizes is put before it counts as holding."""
         return max(self.seeds, len(self.recipe.families) * self._drops_families(sizes))
 
     def _drops_families(self, sizes: Sizes) -> bool:
         return self.any_family and len(self.recipe.families) > sizes.B * sizes.Hkv
 
     def _judge_case(self, sizes: Sizes, number: int) -> Tally:
-        """The same case, judged."""
+        """Judges the case at these sizes with the seed of this number."""
         if (recipe := self._make_recipe_at(sizes, number)) is None:
             return Tally()
         self.work_left -= count_work(sizes) if sizes != self.recipe.sizes else 0
@@ -344,7 +358,7 @@ class Resizer:
         return tally
 
     def find_out_how_often(self, sizes: Sizes) -> None:
-        """Put more entries from now on, if at these sizes it fails with some entries only."""
+        """Sets a larger number of seeds, if at these sizes it fails with some of them only."""
         often = self.how_often(sizes, range(MAX_SEEDS // 2))
         share = min(often / (MAX_SEEDS // 2), 1 - MISSED_SHARE)
         self.seeds = MAX_SEEDS
@@ -353,33 +367,37 @@ class Resizer:
             self.seeds = min(MAX_SEEDS, max(MIN_SEEDS, enough))
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
-        """With how many of these entries the case fails."""
+        """With how many of these seeds the case fails."""
         return sum(type(self._judge_case(sizes, number).failure) is self.failure
                    for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:
-        """Whether it fails there with further entries, though it held with those that were put:
-        then it counts as failing.
-        """
+        """Whether it fails with further seeds, though it held with the first ones."""
         fails = self.how_often(sizes, range(MAX_SEEDS, 2 * MAX_SEEDS)) > 0
         self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
     def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:
-        """How far answers are off with each of these entries, in what rounding may do; those that
-        are not measured are left out.
+        """How far answers are off with each of these seeds, in units of the allowance.
+
+        Those that are not measured are left out.
         """
-        tallies = [self._judge_case(sizes, number) for number in numbers]
-        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst
-                    for each in tallies]
-        return [each.margin for each in measured if each]
+        margins = []
+        for number in numbers:
+            tally = self._judge_case(sizes, number)
+            worst = tally.worst
+            if isinstance(tally.failure, Violated):
+                worst = tally.failure.measured
+            if worst:
+                margins.append(worst.margin)
+        return margins
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that can be moved, in the order in which they are made small: lengths last.
 
-        What has to be equal moves together; what happens to be equal does so first, and then each
-        alone.
+        Axes that have to be equal move together. Axes that happen to be equal move together first,
+        and then each alone.
         """
         sizes = self.recipe.sizes
         return (*self._axes_of_pair("D=Dv"), "B", *self._head_axes(sizes),
@@ -402,9 +420,8 @@ class Resizer:
     def _head_axes(self, sizes: Sizes) -> tuple[str, ...]:
         if self.limits.single_head:
             return ()
-        grouped = replace(sizes, H=4, Hkv=2)
-        may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
-        if may_group:
+        in_groups = replace(sizes, H=4, Hkv=2)
+        if sizes.Hkv < sizes.H or is_lawful(in_groups, self.domain, self.limits):
             return ("G", "Hkv")
         return ("H",)
 
@@ -412,14 +429,16 @@ class Resizer:
         """The smallest sizes at which it fails, axis after axis; twice, if that helps."""
         sizes = self._shrink_all_at_once(self.recipe.sizes)
         for _ in range(2):
-            before = sizes
-            alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
-            sizes = alone if alone != sizes and self.fails(alone) else sizes
+            last_sizes = sizes
+            without_groups = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
+            if without_groups != sizes and self.fails(without_groups):
+                sizes = without_groups
             for axis in self.axes:
-                if axis not in _AXIS_PAIRS or len({length_along(sizes, each)
-                                                   for each in _AXIS_PAIRS[axis]}) == 1:
+                # two axes are moved together only where they are of one length
+                lengths = {length_along(sizes, each) for each in _AXIS_PAIRS.get(axis, (axis,))}
+                if len(lengths) == 1:
                     sizes = move_axis(sizes, axis, self._lowest_failing(sizes, axis))
-            if sizes == before:
+            if sizes == last_sizes:
                 break
         return sizes
 
@@ -429,35 +448,32 @@ class Resizer:
             small = sizes
             for axis in self.axes:
                 if (axis in _LENGTH_AXES) is are_lengths:
-                    small = move_axis(small, axis,
-                                      min(length_along(small, axis),
-                                          1 if axis in _HEAD_AXES else self.min_length))
+                    least = 1 if axis in _HEAD_AXES else self.min_length
+                    small = move_axis(small, axis, min(length_along(small, axis), least))
             if small != sizes and self.fails(small):
                 return small
         return sizes
 
     def _lowest_failing(self, sizes: Sizes, axis: str) -> int:
-        """The least length of an axis that fails, one below which holds; all else as it is.
+        """The least length of an axis that fails, with all else as it is.
 
         First the least there is, then one less; between them, where blocks end, by halves.
         """
         here = length_along(sizes, axis)
         first = 1 if axis in _HEAD_AXES else self.min_length
         least = next((value for value in range(first, min(here, first + 4))
-                      if self._is_possible(move_axis(sizes, axis, value))), here)
+                      if resize_recipe(self.recipe, move_axis(sizes, axis, value), self.domain,
+                                       self.limits)), here)
         if here <= least or self.fails(move_axis(sizes, axis, least)):
             return least
         if here <= least + 1 or not self.fails(move_axis(sizes, axis, here - 1)):
             return here
         rungs = [least, *(rung for rung in rungs_below(here - 1) if rung > least), here - 1]
-        held, failed = self._bisect_axis(sizes, axis, rungs)
-        return self._bisect_axis(sizes, axis, range(held, failed + 1))[1]
-
-    def _is_possible(self, sizes: Sizes) -> bool:
-        return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
+        holding, failing = self._bisect_axis(sizes, axis, rungs)
+        return self._bisect_axis(sizes, axis, range(holding, failing + 1))[1]
 
     def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
-        """Neighbours of these, of which the first holds (or cannot be put) and the last fails."""
+        """Two neighbours of these values: the first holds (or cannot be put), the second fails."""
         low, high = 0, len(values) - 1
         while high - low > 1:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A trial puts one clause to one subject at one dtype: it draws cases, judges, and shrinks."""
+"""A trial of one clause, subject and dtype: it draws cases, judges, and shrinks failures."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from attnspec.trials.sizes import COMPILED_OPENINGS, RequestedSizes, Resizer, ca
 from attnspec.vocabulary.scene import NO_VARIANT
 
 SPARE_OPENINGS = 6
-"""How many openings more a glance may try for each case, where nothing was claimed."""
+"""So many further openings may be tried at a glance for each case without a claim."""
 
 GLANCE_ATTEMPTS = 24
-"""By how many cases a failing one is shrunk at a glance."""
+"""The number of attempts to shrink a failing case at a glance."""
 
 EXPLAINED_ATTEMPTS = 12
-"""The same at any effort, of a case that is explained: its sizes are small already."""
+"""The same at any effort for a case that is explained: its sizes are small already."""
 
 NO_SIZE = "no size that is drawn at this effort has what the clause asks for under `given`"
 NOTHING_CLAIMED = "no case of these sizes could be judged"
@@ -42,17 +42,18 @@ NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 @dataclass(frozen=True, slots=True)
 class Trial(CaseJudge):
-    """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort
-    says, or `cases`.
+    """A clause, a subject on its evaluator, and how hard to look.
 
-    A trial that does not shrink ends at its first failure.
-    max_cases: end after so many of the very same cases; 0 sets no end.  max_work: end where the
-    cases have cost so much.  failed_before: a case that failed at another dtype, already shrunk;
-    at a glance, or where it is explained, it stands for the one that failed if it fails here too.
+    cases: how many; 0: as the effort says. A trial that does not shrink ends at its first failure.
+    max_cases: end after so many of the very same cases; 0 sets no end.
+    max_work: end where the cases have cost so much.
+    failed_before: a case that failed at another dtype, already shrunk; at a glance, or where it is
+    explained, it stands for the one that failed if it fails here too.
     raised_before: what the subject has raised under other clauses; at a glance that is not shrunk
-    again.  small_sizes: those to which failing cases of other clauses were shrunk.
-    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt
-    alone.  named_sizes: those that a user names, which are tried whatever they cost.
+    again.
+    small_sizes: those to which failing cases of other clauses were shrunk.
+    shapes: the clause's sizes in this run; without them, those of a run of it alone.
+    named_sizes: those that a user names, which are tried whatever they cost.
     sample: so many of the openings stand for all cases; 0: all are tried.
     tell_failure: it is told the case that fails first, before a smaller one is looked for.
     compiling_ends: how many seconds compilers may have taken in all for it to go on.
@@ -75,7 +76,7 @@ class Trial(CaseJudge):
     is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
-        """Tries all cases; what failed is the tally's failure, on its smallest case."""
+        """Tries all cases; a failure is the tally's, on its smallest case."""
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self._hold_cases(tally)
@@ -90,22 +91,22 @@ class Trial(CaseJudge):
             self._fails_on(recipe, tally)
 
     def _hold_cases(self, tally: Tally) -> None:
-        fixed = self._fixed_recipes
-        if self.sample and self.check.domain.kind == "features":
-            fixed, tally.sample = fixed[: self.sample], self.sample
-        if fixed:
-            for recipe in fixed:
-                if self._is_long_enough(tally):
-                    break
-                self._try_case(recipe, tally)
-        else:
+        recipes = self._fixed_recipes
+        if not recipes:
             self._search(tally)
+            return
+        if self.sample and self.check.domain.kind == "features":
+            recipes, tally.sample = recipes[:self.sample], self.sample
+        for recipe in recipes:
+            if self._is_long_enough(tally):
+                break
+            self._try_case(recipe, tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings come first. One that fails is shrunk; else Hypothesis draws the others, but not
-        beside a sample.
+        """Tries the openings, then further cases that Hypothesis draws, unless there is a sample.
 
-        A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
+        A failing opening is shrunk. A glance passes over openings about which nothing can be
+        claimed, up to SPARE_OPENINGS of them for each case.
         """
         menu = self._menu_for(self.effort)
         if menu is None or (self.check.clause.flips and not self.evaluator.variants()):
@@ -121,15 +122,15 @@ class Trial(CaseJudge):
     def _draw_further(self, menu: Menu, tally: Tally, count: int) -> None:
         from attnspec.trials.searching import draw_cases  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
 
-        drawn: list[Choices] = []
+        examples: list[Choices] = []
         try:
-            draw_cases(self._margin_of(menu, tally, drawn), menu, self.seed, count)
+            draw_cases(self._margin_of(menu, tally, examples), menu, self.seed, count)
         except (Violated, SubjectRaised):
-            self._shrink(menu, drawn[-1], tally)
+            self._shrink(menu, examples[-1], tally)
 
     @property
     def _openings(self) -> int:
-        """How many openings there are: half of the counted cases, at a glance all of them."""
+        """How many openings there are: half of the counted cases, or all of them at a glance."""
         if not self.cases:
             return EFFORTS[self.effort].openings
         if self.is_glance:
@@ -140,10 +141,8 @@ class Trial(CaseJudge):
         """How many cases Hypothesis draws: as many as openings, if these claimed nothing."""
         if self.is_glance or self.sample or tally.is_cut_short:
             return 0
-        drawn = self.cases - self._openings if self.cases else EFFORTS[self.effort].drawn
-        if tally.cases:
-            return drawn
-        return max(drawn, self._openings)
+        count = self.cases - self._openings if self.cases else EFFORTS[self.effort].drawn
+        return count if tally.cases else max(count, self._openings)
 
     def _hold_openings(self, menu: Menu, tally: Tally) -> bool:
         """Whether all openings hold."""
@@ -155,37 +154,42 @@ class Trial(CaseJudge):
             trial = self if number < COMPILED_OPENINGS else sparing
             try:
                 trial._try_case(menu.recipe(*choices), tally)
-            except (Violated, SubjectRaised) as failed:
-                if not (self.is_glance and isinstance(failed, SubjectRaised)
-                        and failed.gist in self.raised_before):
+            except (Violated, SubjectRaised) as failure:
+                is_known = (isinstance(failure, SubjectRaised)
+                            and failure.gist in self.raised_before)
+                if not (self.is_glance and is_known):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
 
     def _is_long_enough(self, tally: Tally) -> bool:
-        """Whether a case was judged, and compilers have taken what is this clause's."""
+        """Whether a case was judged, and compilers have used this clause's share of time."""
         compiling = self.evaluator.compiling
         tally.is_cut_short |= bool(compiling and tally.cases
                                    and compiling.seconds_spent >= self.compiling_ends)
         return tally.is_cut_short
 
     def _deal_openings(self, menu: Menu) -> Iterator[Choices]:
-        """The cases that it opens with; after a sample those that take the place of what makes no
-        claim.
+        """The cases that the trial begins with; after a sample, those that may replace one without
+        a claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
-        count = self._openings * (1 + SPARE_OPENINGS if self.is_glance else 1)
-        declared = self.evaluator.subject.declaration
-        is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
-        opened = self.sample if is_shared else count
-        sample = sample_openings(menu, self.seed, opened, self.sample) if self.sample else ()
+        count, sample = self._openings, tuple[Choices, ...]()
+        if self.is_glance:
+            count *= 1 + SPARE_OPENINGS
+        if self.sample:
+            declaration = self.evaluator.subject.declaration
+            is_shared = self.is_sparing or (self.check.clause.flips
+                                            and declaration.has_compiled_variant)
+            openings = self.sample if is_shared else count
+            sample = sample_openings(menu, self.seed, openings, self.sample)
         yield from sample
         yield from (choices for choices in deal_openings(menu, self.seed, count)
                     if choices not in sample)
 
     def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
-        """Whether it holds in a case of each keyword for each variant that left its own path."""
+        """Whether a case of each keyword holds, if some variant left its own path."""
         if not any(each.left_count for each in self._paths.values()):
             return True
         keywords = self.evaluator.subject.declaration.keywords & self.check.domain.sometimes
@@ -194,32 +198,33 @@ class Trial(CaseJudge):
 
     @property
     def _paths(self) -> Mapping[str, Paths]:
-        """By variant, which calls took its path; none of a clause that asks no variants."""
+        """By variant, which calls took its path; nothing for a clause that asks no variants."""
         if not self.check.clause.flips:
             return {}
         return {name: variant.paths for name, variant in self.evaluator.variants().items()}
 
     def _hold_as_asked(self, tally: Tally) -> bool:
-        """Whether it holds at all sizes that the user names."""
-        return all(replace(self, max_call_seconds=math.inf)._hold_at(asked, tally)
-                   for asked in self.named_sizes)
+        """Whether the clause holds at all sizes that the user names."""
+        return all(replace(self, max_call_seconds=math.inf)._hold_at(request, tally)
+                   for request in self.named_sizes)
 
-    def _hold_at(self, asked: RequestedSizes, tally: Tally) -> bool:
-        at = spell_lengths(asked.sizes.by_axis)
-        tally.named_sizes[at] = asked.why_not or NOTHING_CLAIMED
-        if asked.why_not:
+    def _hold_at(self, request: RequestedSizes, tally: Tally) -> bool:
+        lengths = spell_lengths(request.sizes.by_axis)
+        tally.named_sizes[lengths] = request.why_not or NOTHING_CLAIMED
+        if request.why_not:
             return True
-        menu = menu_at(self.check, self.evaluator.subject, asked.sizes)
+        menu = menu_at(self.check, self.evaluator.subject, request.sizes)
         for choices in cases_at(menu, self.seed):
             try:
                 if self._try_case(menu.recipe(*choices), tally) is not None:
-                    tally.named_sizes[at] = ""
+                    tally.named_sizes[lengths] = ""
             except (Violated, SubjectRaised):
-                tally.named_sizes[at] = ""
-                handy, chosen = shrink_to_handy(self.judge_recipe, menu, choices, tally,
-                                                PATIENCE_AT_ASKED)
-                if self._work_of_recipe(handy.recipe(*chosen)) <= EFFORTS[self.effort].shrinking:
-                    self._simplify(handy, chosen, tally)
+                tally.named_sizes[lengths] = ""
+                small, small_choices = shrink_to_handy(self.judge_recipe, menu, choices, tally,
+                                                       PATIENCE_AT_ASKED)
+                work = self._work_of_recipe(small.recipe(*small_choices))
+                if work <= EFFORTS[self.effort].shrinking:
+                    self._simplify(small, small_choices, tally)
                 return False
         return True
 
@@ -228,12 +233,12 @@ class Trial(CaseJudge):
 
     @property
     def _without_compilers(self) -> Trial:
-        """The same trial for a case that is not put to variants that compile."""
+        """The same trial, for cases that are not put to variants that compile."""
         return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Look for the smallest case that fails; at a glance not for long, though among the shapes
-        of effort quick.
+        """Looks for the smallest case that fails; at a glance briefly, but among the shapes of
+        effort quick.
 
         Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
@@ -242,18 +247,16 @@ class Trial(CaseJudge):
         if not self.is_glance:
             menu, choices = shrink_to_handy(self.judge_recipe, menu, choices, tally,
                                             small=self.small_sizes)
-        else:
-            small = self._menu_for(Effort.QUICK)
-            shapes = {*menu.shapes, *(small.shapes if small else ())}
-            wider = menu
-            if small:
-                wider = replace(menu, shapes=tuple(sorted(shapes, key=count_logits)))
+        elif quick := self._menu_for(Effort.QUICK):
+            shapes = sorted({*menu.shapes, *quick.shapes}, key=count_logits)
+            wider = replace(menu, shapes=tuple(shapes))
             menu, choices = wider, choices_in_wider_menu(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
     def _earlier_case_stands(self, tally: Tally) -> bool:
-        """Whether the case that failed at another dtype stands for the one that failed here: it
-        fails here, too, and what it shows is explained, or nobody looks for causes.
+        """Whether the case that failed at another dtype stands for this one.
+
+        It fails here, too, and what it shows is explained, or nobody looks for causes.
         """
         if self.failed_before is None:
             return False
@@ -262,7 +265,7 @@ class Trial(CaseJudge):
         return self._fails_on(self.failed_before, tally)
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Have Hypothesis make a failing case simpler."""
+        """Lets Hypothesis simplify a failing case."""
         from attnspec.trials.searching import shrink_case  # noqa: PLC0415  (weight, as above)
 
         attempts = self._attempts_for(menu.recipe(*choices))
@@ -271,7 +274,7 @@ class Trial(CaseJudge):
         shrink_case(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
     def _attempts_for(self, failing: Recipe) -> int:
-        """By how many further cases this one is shrunk; 0 sets no end."""
+        """How many attempts shrink this case; 0 sets no end."""
         if self.is_glance or self.is_sparing:
             return GLANCE_ATTEMPTS
         if self.is_explained(self, failing):
@@ -291,6 +294,12 @@ class Trial(CaseJudge):
         return bool(self.check.clause.made_forms)
 
     @property
+    def is_compiling_spent(self) -> bool:
+        """Whether compilers took all their time: each further call may be of a new shape."""
+        compiling = self.evaluator.compiling
+        return compiling is not None and compiling.is_spent
+
+    @property
     def is_glance(self) -> bool:
         """Whether few cases are tried, and failing ones shrunk by few attempts."""
         return self.effort is Effort.GLANCE
@@ -308,20 +317,20 @@ class Trial(CaseJudge):
             return NO_SIZE
         if self._menu_for(self.effort, limits_without_refusals(subject)) is None:
             return "the subject's declared limits exclude every shape that this clause needs"
-        told = "; ".join(f"{name}: {words}" for name, words in subject.refused_words.items())
-        return f"the function refuses the inputs that this clause needs ({told})"
+        refusals = "; ".join(f"{name}: {words}" for name, words in subject.refused_words.items())
+        return f"the function refuses the inputs that this clause needs ({refusals})"
 
     def _margin_of(self, menu: Menu, tally: Tally,
-                   drawn: list[Choices]) -> Callable[[Choices], float | None]:
-        """The function that Hypothesis searches; it notes in `drawn` what it is given."""
+                   examples: list[Choices]) -> Callable[[Choices], float | None]:
+        """The function that Hypothesis searches; it notes the choices in `examples`."""
         def margin_of(choices: Choices) -> float | None:
-            drawn.append(choices)
+            examples.append(choices)
             return self._try_case(menu.recipe(*choices), tally)
 
         return margin_of
 
     def _try_case(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Judge one more case, unless nothing more is to be tried."""
+        """Judges one more case, unless the trial is at its end."""
         if (self.max_cases and tally.tried_count >= self.max_cases) or tally.work >= self.max_work:
             raise TrialEnded
         tally.tried_count += 1
@@ -345,7 +354,7 @@ class Trial(CaseJudge):
 
 
 MAX_OTHER_SIZES, MAX_SHRINK_WORK, MAX_SHRINK_SECONDS = 40, 1e9, 10.0
-"""So many other sizes, multiply-adds and seconds are spent on making a failing case small."""
+"""Upper limits for making a failing case small: other sizes, multiply-adds and seconds."""
 
 PATIENCE_AT_ASKED = 2e10, 60.0
 """The same at sizes that a user names: such a case may be a hundred times as dear."""
@@ -354,13 +363,13 @@ HANDY_LENGTH = 4
 """The lengths and widths that a failing case is given first, if it fails with them."""
 
 
-def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain,
+def shrink_sizes(judge_recipe: Callable[[Recipe], Tally], tally: Tally, domain: Domain,
                  limits: Limits) -> Recipe | None:
     """The last failing case at the smallest sizes where it fails alike; None if it is smallest."""
     failing = tally.failing_recipe
     if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
         return None
-    resizer = Resizer(put, failing, domain, limits, MAX_OTHER_SIZES, MAX_SHRINK_WORK,
+    resizer = Resizer(judge_recipe, failing, domain, limits, MAX_OTHER_SIZES, MAX_SHRINK_WORK,
                       MAX_SHRINK_SECONDS, type(tally.failure))
     smallest = resizer.find_smallest()
     if smallest != failing.sizes:
@@ -368,51 +377,57 @@ def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain,
     return None
 
 
-def shrink_to_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
+def shrink_to_handy(judge_recipe: Callable[[Recipe], Tally], menu: Menu, choices: Choices,
+                    tally: Tally,
                     patience: tuple[float, float] = (MAX_SHRINK_WORK, MAX_SHRINK_SECONDS), *,
                     small: Sequence[Sizes] = ()) -> tuple[Menu, Choices]:
-    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is
-    where it does not fail there. patience: multiply-adds and seconds that it may cost.  small:
-    sizes at which other clauses fail; if it fails there, too, no smaller ones are looked for.
+    """The choices of a failing case at small sizes, in a menu with no others.
 
-    Not the very smallest: with a few more entries it is easier to see which keywords and values it
-    takes.
+    Unchanged if it does not fail there.  patience: multiply-adds and seconds that it may cost.
+    small: sizes at which other clauses fail; if it fails there, too, no smaller ones are looked
+    for. Not the very smallest: with a few more entries it is easier to see which keywords and
+    values it takes.
     """
     if not isinstance(tally.failure, (Violated, SubjectRaised)):
         return menu, choices
-    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MAX_OTHER_SIZES,
-                      *patience, type(tally.failure), HANDY_LENGTH)
+    resizer = Resizer(judge_recipe, menu.recipe(*choices), menu.domain, menu.limits,
+                      MAX_OTHER_SIZES, *patience, type(tally.failure), HANDY_LENGTH)
     sizes = next(filter(resizer.fails, small), None) or resizer.find_smallest()
     if sizes not in resizer.failing_recipes:
         return menu, choices
-    entries, *drawn = choices
+    entries, *draws = choices
     # the first byte chooses the shape, the last ones are the seed
     seed = resizer.failing_recipes[sizes].seed.to_bytes(SEED_BYTES, "big")
-    return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)
+    return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *draws)
 
 
 UNFINISHED_NOTE = "(it was interrupted before a smaller case and a cause were looked for)"
 """What is said of the case that failed first."""
 
 MAX_NUMBERS = 8
-"""So many lengths are written out."""
+"""At most so many lengths are written out."""
 
 
 def describe_case(trial: Trial, recipe: Recipe) -> str:
     """Sizes, dtype and keywords of a case, what it drew, and how its entries are made."""
-    drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
-    used = "".join(f" {name}{_format_pattern(name, recipe)}" for name in sorted(recipe.features))
-    mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
-    return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
+    words = f"{recipe.sizes} {trial.evaluator.dtype.value}"
+    for name in sorted(recipe.features):
+        words += f" {name}{_format_pattern(name, recipe)}"
+    if "mask" in recipe.features:
+        words += f", mask {recipe.mask}"
+    for name, number in trial.scene(recipe).drawn.items():
+        words += f", {name}={number}"
+    return f"{words}, entries {' and '.join(recipe.families)}"
 
 
 def unfinished_evidence(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
-    """The evidence of a failure as it was found, of which nothing more is known."""
-    measured = failure.measured if isinstance(failure, Violated) else None
-    sentence = measured.sentence if measured else str(failure)
-    return Evidence(f"{sentence} {UNFINISHED_NOTE}", describe_case(trial, recipe), recipe.text,
-                    measured,
-                    traceback=failure.traceback if isinstance(failure, SubjectRaised) else "")
+    """The evidence of a failure as it was found, about which nothing more is known."""
+    evidence = Evidence(f"{failure} {UNFINISHED_NOTE}", describe_case(trial, recipe), recipe.text)
+    if isinstance(failure, Violated):
+        return replace(evidence, measured=failure.measured)
+    if isinstance(failure, SubjectRaised):
+        return replace(evidence, traceback=failure.traceback)
+    return evidence
 
 
 def _format_pattern(keyword: str, recipe: Recipe) -> str:
@@ -443,12 +458,18 @@ def conventions_of(check: Check) -> list[str]:
 
 
 def add_probed(outcome: Outcome, check: Check, evaluator: Evaluator) -> Outcome:
-    """The outcome with what was found of the clause's conventions, where the subject declares
-    none; of a form of one only what is not as of the whole.
+    """The outcome with what was found of the clause's conventions, if the subject declares none.
+
+    Of the forms of a convention, only answers that differ from the whole's are added.
     """
-    asked = conventions_of(check) if outcome.verdict in _PROBED_VERDICTS else []
-    found, declared = evaluator.conventions if asked else {}, evaluator.subject.declaration.conventions
-    probed = [ProbedConvention(name, answer) for whole in asked if whole in found
-              and whole not in declared for name, answer in found.items() if name == whole
-              or (name.startswith(f"{whole}.") and answer != found[whole])]
+    conventions, probed = conventions_of(check), list[ProbedConvention]()
+    if not conventions or outcome.verdict not in _PROBED_VERDICTS:
+        return replace(outcome, probed=())
+    answers = evaluator.conventions
+    for whole in conventions:
+        if whole not in answers or whole in evaluator.subject.declaration.conventions:
+            continue
+        probed += [ProbedConvention(name, answer) for name, answer in answers.items()
+                   if name == whole
+                   or (name.startswith(f"{whole}.") and answer != answers[whole])]
     return replace(outcome, probed=tuple(probed))

@@ -191,7 +191,7 @@ def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced:
     if bias is not None:
         bias = np.asarray(_take_slices(bias, sliced), np.float64)
     return compute_drifts(_take_slices(expected.weights, sliced), _take_slices(value, sliced), bias,
-                          stored=_rounding_of_weight(scene.evaluator.precision))
+                          relative_rounding=_rounding_of_weight(scene.evaluator.precision))
 
 
 def _judged_slices(expected: Expectation, scene: Scene) -> Array:

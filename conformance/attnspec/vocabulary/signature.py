@@ -263,8 +263,11 @@ def check_word(word: Word, function: Function, kind: str, *, drawn: Collection[s
             raise SpecError(f"{title} takes no arguments; {name!r} is given.", where=_place_of(word, name))
         if name not in wanted:
             raise SpecError.unknown(f"argument of {title}", name, wanted, where=_place_of(word, name))
-    readers = {name: _ArgumentReader(title, name, _place_of(word, name), drawn, runs) for name in wanted}
-    return Bound(word.name, {name: _bind(parameter, word, readers[name]) for name, parameter in wanted.items()})
+
+    def reader_of(name: str) -> _ArgumentReader:
+        return _ArgumentReader(title, name, _place_of(word, name), drawn, runs)
+
+    return Bound(word.name, {name: _bind(parameter, word, reader_of) for name, parameter in wanted.items()})
 
 
 def json_schema_of(function: Function) -> dict[str, object]:
@@ -290,14 +293,14 @@ def _place_of(word: Word, name: str) -> FileLocation:
     return word.args.place_of(name) if isinstance(word.args, Located) else word.where
 
 
-def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
+def _bind(parameter: Parameter, word: Word, reader_of: Callable[[str], _ArgumentReader]) -> object:
     if parameter.name in word.args:
-        return reader.read(parameter.hint, word.args[parameter.name])
+        return reader_of(parameter.name).read(parameter.hint, word.args[parameter.name])
     if parameter.required:
-        message = f"{reader.title} needs {parameter.name!r}: {describe_expected(parameter.hint)}."
+        message = f"{reader_of(parameter.name).title} needs {parameter.name!r}: {describe_expected(parameter.hint)}."
         raise SpecError(message, where=word.where)
     if parameter.hint is RunName:  # a default names a run that this clause may not have
-        return reader.read(RunName, parameter.default)
+        return reader_of(parameter.name).read(RunName, parameter.default)
     return parameter.default
 
 
@@ -321,11 +324,7 @@ class _ArgumentReader:
 
     def read(self, hint: Hint, value: object) -> object:
         """The value as the type wants it. Raises SpecError if it is of another type."""
-        readers: Mapping[TypeForm, Callable[[Hint, object], object]] = {
-            TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union,
-            TypeForm.CHOICE: self._choice, TypeForm.LIST: self._list, TypeForm.PAIR: self._pair,
-            TypeForm.MAPPING: self._mapping}
-        return readers[form_of(hint)](hint, value)
+        return _READERS[form_of(hint)](self, hint, value)
 
     def _plain(self, hint: Hint, value: object) -> object:
         if hint is Drawn:
@@ -413,3 +412,11 @@ class _ArgumentReader:
         listed = f" Write [{value}]." if is_list and isinstance(value, str) and len(value) <= LONGEST_SHOWN else ""
         message = f"{self.name!r} of {self.title} should be {describe_expected(hint)}, not {describe(value)}.{listed}"
         return SpecError(message, where=self.where)
+
+
+_READERS: Mapping[TypeForm, Callable[[_ArgumentReader, Hint, object], object]] = {
+    TypeForm.PLAIN: _ArgumentReader._plain, TypeForm.ANNOTATED: _ArgumentReader._ranged,
+    TypeForm.UNION: _ArgumentReader._union, TypeForm.CHOICE: _ArgumentReader._choice,
+    TypeForm.LIST: _ArgumentReader._list, TypeForm.PAIR: _ArgumentReader._pair,
+    TypeForm.MAPPING: _ArgumentReader._mapping}
+"""How a value is read, by the form of its type."""

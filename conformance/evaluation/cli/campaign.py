@@ -31,10 +31,10 @@ from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan, Shard
+from attnspec.core.texts import count_noun
 from attnspec.record.events import BlockJudged, Event
 from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import Result, Session, describe_environment
 from attnspec.subjects.findings import findings_of
 

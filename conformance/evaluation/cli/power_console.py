@@ -12,9 +12,9 @@ from attnspec.cli.outputs import is_coloured
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
+from attnspec.core.texts import count_noun
 from attnspec.record.events import SUITE, Event, Handler, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import count_noun
 
 from evaluation.cli.running_line import RunningLine
 from evaluation.power.against import Fallen, PowerComparison

@@ -17,13 +17,13 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, U
 from attnspec.core.nouns import DType
 from attnspec.core.paths import write_whole
 from attnspec.core.plan import FAULT, Plan
+from attnspec.core.texts import count_noun
 from attnspec.engine.expectations import match_ids
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.record.events import Event, Handler, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
-from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.spec.clause import (
     COMMAND,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from attnspec.core.errors import UsageError
 from attnspec.core.paths import write_whole
+from attnspec.core.texts import count_noun
 from attnspec.record.read import RunRecord, show_hidden
-from attnspec.report.figures import count_noun
 
 from evaluation.report.false_alarms import campaign
 from evaluation.report.page import templates

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
+from attnspec.core.texts import count_noun
 from attnspec.record.events import HISTOGRAM_BINS, BlockJudged
 from attnspec.record.outcome import Measured
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import count_noun, group_digits
+from attnspec.report.figures import group_digits
 
 from evaluation.false_alarms.bins import ACCUSING
 

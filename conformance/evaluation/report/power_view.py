@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
+from attnspec.core.texts import count_noun
 from attnspec.record.events import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import figures
-from attnspec.report.figures import count_noun, web_address
+from attnspec.report.figures import web_address
 
 from evaluation.report.curves import NARROW, WIDE, Chart, chart
 from evaluation.report.power_details import (

@@ -72,6 +72,9 @@ class Engine:
     def find_refused(self, target: str) -> dict[str, str]:
         return {"T ≠ S": "ValueError: equal lengths"} if target == "shy" else {}
 
+    def applies(self, item: Item) -> bool:
+        return item.clause != "stub.lacking"
+
     def try_item(self, item: Item) -> Outcome:
         return self._judge(item, RECIPE)
 

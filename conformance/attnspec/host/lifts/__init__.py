@@ -1,4 +1,4 @@
-"""Lifts hand a function its framework's arrays and read its answer, without loss: a file each."""
+"""Lifts pass a framework's arrays to a function and read its answer, each in a file."""
 
 LIFTS = ("torch", "jax")
 """Each lift by the name of its framework and of its file: a new one is a file beside these, whose

@@ -1,8 +1,8 @@
-"""NumPy to JAX and back, and the forms that JAX makes of a function: compiled, exported, mapped
-over the batch, recomputed.
+"""Converts arrays between NumPy and JAX, and makes the forms that JAX has of a function.
 
-float64 exists in JAX only while x64 is enabled, so it is enabled around each such call. What is
-traced is traced on other numbers than it is asked about, so that what a trace has captured shows.
+The forms are compiled, exported, mapped over the batch, and recomputed. float64 exists in JAX only
+while x64 is enabled, so it is enabled around each such call. A function is traced on other numbers
+than those of the call, so that a constant that a trace has captured shows.
 """
 
 from __future__ import annotations
@@ -39,18 +39,17 @@ FORM_CACHE = FormCache()
 
 
 def make_form(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-    """The function in this form, of arrays (B,H,T,D). Raises FormNotMade."""
+    """Makes this form of the function, for arrays (B,H,T,D). Raises FormNotMade."""
     if form.name == ONNX:
         raise FormNotMade("JAX itself exports no ONNX")
-    made: Callable[..., Any] = FORM_CACHE.find_form(function, form,
-                                                    lambda: _JaxForm(function, form))
-    return made
+    callable_form: Callable[..., Any] = FORM_CACHE.find_form(function, form,
+                                                             lambda: _JaxForm(function, form))
+    return callable_form
 
 
 class _JaxForm:
-    """A function in one of the forms that JAX makes of it.
-
-    Programs are traced by their arguments' shapes, on other numbers.
+    """A function in one of the forms that JAX makes of it. It traces one program for each set of
+    shapes, on other numbers than those of the call.
     """
 
     def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
@@ -59,7 +58,7 @@ class _JaxForm:
         self._is_inlined = False
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the form answers to arrays (B,H,T,D) and keywords. Raises FormNotMade."""
+        """Calls the form on arrays (B,H,T,D) and keywords. Raises FormNotMade."""
         given = CallArguments.from_call(inputs, keywords,
                                         lambda value: isinstance(value, jax.Array))
         # it is being differentiated
@@ -73,7 +72,7 @@ class _JaxForm:
         return self._programs[key](given.arrays)
 
     def _make_program(self, given: CallArguments) -> Program:
-        """Traces on other numbers; on those given, where the function checks its input."""
+        """Traces on other numbers, or on those of the call if the function rejects others."""
         # whatever a function says to arguments that it does not like
         with contextlib.suppress(Exception):
             return self._trace_program(
@@ -81,7 +80,7 @@ class _JaxForm:
         return self._trace_program(given, given.arrays)
 
     def _trace_program(self, given: CallArguments, arrays: Mapping[str, Any]) -> Program:
-        """Traces and compiles for arrays, any shape; inlined as `JaxLift.differentiate` says."""
+        """Traces for arrays, any shape; without jit inside if `JaxLift.differentiate` must."""
         try:
             make = _PROGRAM_MAKERS[self.form.name]
             program: Program = make(self._plain_function(given), arrays, self.form)
@@ -94,7 +93,7 @@ class _JaxForm:
         return program
 
     def _plain_function(self, given: CallArguments) -> Program:
-        """The function of its arrays, any shape, by name."""
+        """Makes a function of a mapping of arrays, any shape."""
         def plain(arrays: Mapping[str, Any]) -> Any:
             with jax.disable_jit() if self._is_inlined else contextlib.nullcontext():
                 if self.form.name == VMAP:
@@ -105,18 +104,18 @@ class _JaxForm:
 
 
 def _array_signature(arrays: Mapping[str, Any]) -> Tuple[Any, ...]:
-    """What arrays, any shape, have in common that one program can answer."""
+    """Returns shapes and dtypes of arrays, any shape; one program serves one signature."""
     return tuple((each.shape, str(each.dtype)) for each in jax.tree_util.tree_leaves(arrays))
 
 
 def _compile_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
-    """By `jax.jit`; arrays of any shape."""
+    """Compiles by `jax.jit`, for arrays of any shape."""
     program: Program = jax.jit(plain)
     return program
 
 
 def _export_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
-    """By `jax.export`, written and read where that is installed; arrays of any shape."""
+    """Exports by `jax.export`, serialised if possible, for arrays of any shape."""
     export = importlib.import_module("jax.export")
     exported = export.export(jax.jit(plain))(arrays)
     with contextlib.suppress(ImportError):
@@ -126,14 +125,14 @@ def _export_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkFo
 
 
 def _map_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:
-    """By `jax.vmap`, over the batch, in one compiled program; arrays of any shape."""
+    """Maps over the batch by `jax.vmap`, in one compiled program, for arrays of any shape."""
     axes = {name: 0 if name in form.mapped else None for name in arrays}
     program: Program = jax.jit(jax.vmap(plain, in_axes=(axes,)))
     return program
 
 
 def _checkpoint_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
-    """By `jax.checkpoint`: nothing is kept for the backward pass; arrays of any shape."""
+    """Recomputes for the backward pass by `jax.checkpoint`, for arrays of any shape."""
     program: Program = jax.checkpoint(plain)
     return program
 
@@ -149,48 +148,48 @@ class JaxLift(plain.Lift):
     name = "jax"
 
     def __init__(self, device: str = "") -> None:
-        """Raises LookupError, with the devices there are, for one that is not there."""
-        there = _devices_by_name()
-        if device and device not in there:
-            raise LookupError(", ".join(sorted(there)))
-        self._place = there[device] if device else None
+        """Raises LookupError for a missing device, with the devices that exist."""
+        devices = _devices_by_name()
+        if device and device not in devices:
+            raise LookupError(", ".join(sorted(devices)))
+        self._place = devices[device] if device else None
         self.device = device or _kinds_of_device(jax.devices()[0])[0]
         # with the function, so that no other has its id
         self._programs: Dict[Any, Tuple[Any, Any]] = {}
         self._inlined: Set[int] = set()
 
     def context_for(self, dtype: str) -> Any:
-        """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
+        """Enables x64 for float64 only. JAX's caches separate the two."""
         return _enable_x64()(dtype == "float64")
 
     def takes(self, dtype: str) -> str:
-        """It takes them all."""
+        """Accepts every dtype."""
         return ""
 
     def hand(self, entries: Entries) -> Any:
-        """A JAX array of the same dtype and of any shape (JAX keeps no strides).
+        """Makes a JAX array of the same dtype and of any shape (JAX has no strides).
 
-        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled.
-        `device_put` may share memory instead, and so gets a copy to itself.
+        `jnp.asarray` compiles a copy for every new shape, half of all compilation. `device_put`
+        does not, but may share memory, so it gets a copy.
         """
         array = np.array(entries.array, order="C")
-        named = array
+        typed = array
         if entries.dtype in BIT_DTYPES:
-            named = array.view(plain.narrow_dtype(entries.dtype))
-        return jax.device_put(named, self._place)
+            typed = array.view(plain.narrow_dtype(entries.dtype))
+        return jax.device_put(typed, self._place)
 
     def read(self, value: Any) -> Entries:
-        """The array's entries, of any shape, once they are computed."""
+        """Reads the array's entries, of any shape, once they are computed."""
         return plain.entries_of(np.asarray(value))
 
     def wait(self, returned: Any) -> None:
-        """JAX answers before it has computed."""
+        """Waits for the computation, since JAX returns before it has computed."""
         for value in returned if isinstance(returned, (tuple, list)) else (returned,):
             if hasattr(value, "block_until_ready"):
                 value.block_until_ready()
 
     def is_lost(self) -> bool:
-        """Tried out: every further operation raises where a kernel has corrupted a context."""
+        """Tries an operation, which fails if a kernel has corrupted the device's context."""
         if self.device.startswith("cpu"):
             return False
         try:
@@ -200,21 +199,20 @@ class JaxLift(plain.Lift):
         return False
 
     def about(self) -> Dict[str, str]:
-        """What JAX calls the device, its driver, and the platform that XLA was built for."""
+        """Describes the device, its driver, and the platform that XLA was built for."""
         first = self._place or jax.devices()[0]
         if first.platform == "cpu":
             return {}
-        told = {"gpu": str(first.device_kind), "driver": plain.nvidia_driver_version(),
+        facts = {"gpu": str(first.device_kind), "driver": plain.nvidia_driver_version(),
                 "platform": _platform_version(first)}
-        return {each: words for each, words in told.items() if words}
+        return {each: words for each, words in facts.items() if words}
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled
-        program; rows (T,).
+        """Computes the output, and gradients in the inputs' shapes, as (B,H,T,D); rows (T,).
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit,
-        nor be differentiated, so jit within is left out.
+        All is one compiled program. A function with compiler options of its own cannot be jitted
+        or differentiated inside another jit, so jit inside of it is disabled.
         """
         def both(*given: Any) -> Any:
             with jax.disable_jit():
@@ -227,11 +225,12 @@ class JaxLift(plain.Lift):
     def differentiate(
         self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
         wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
-        """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D), in one compiled program.
+        """Differentiates by `jax.vjp`, in the shapes of the arguments, as (B,H,T,D).
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit:
-        only then jit within is left out, with which loops are. What the compiled program cannot do
-        is asked operation by operation: an error of this jit is none of the function's.
+        All is one compiled program. A function with compiler options of its own cannot be jitted
+        inside another jit. Only then jit inside of it is disabled, together with loops. If the
+        compiled program fails, the operations run one by one, since an error of this jit is not
+        the function's.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
         arrays = {name: value for name, value in given.items()
@@ -246,22 +245,22 @@ class JaxLift(plain.Lift):
         if key not in self._programs:
             self._programs[key] = function, _hasty_jit()(both)
         try:
-            found: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
+            result: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
         except Exception as raised:  # of the function, or of JAX, which has many
             if "compiler_options" in str(raised) and id(function) not in self._inlined:
                 self._inlined.add(id(function))
                 del self._programs[key]
                 return self.differentiate(function, inputs, keywords, wrt)
-            found = both(arrays)
+            result = both(arrays)
             self._programs[key] = function, both
-        return found
+        return result
 
     def make_form(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-        """The function in this form, of arrays (B,H,T,D)."""
+        """Makes this form of the function, for arrays (B,H,T,D)."""
         return make_form(function, form)
 
     def forget(self) -> None:
-        """Drop what is compiled: megabytes for a shape, gigabytes in a long run."""
+        """Frees compiled programs, which take megabytes each, gigabytes in a long run."""
         self._programs.clear()
         self._inlined.clear()
         FORM_CACHE.clear()
@@ -272,17 +271,17 @@ LIFT = JaxLift
 
 
 def _devices_by_name() -> Dict[str, Any]:
-    """Every device by its names, `cpu:0` or `cuda:0`; the first of a kind by its kind, too."""
-    found: Dict[str, Any] = {}
+    """Finds devices by `cpu:0` or `cuda:0`; the first of a kind also by its kind."""
+    devices: Dict[str, Any] = {}
     for each in _list_devices():
         for kind in _kinds_of_device(each):
-            found.setdefault(kind, each)
-            found["{}:{}".format(kind, each.id)] = each
-    return found
+            devices.setdefault(kind, each)
+            devices["{}:{}".format(kind, each.id)] = each
+    return devices
 
 
 def _kinds_of_device(device: Any) -> Sequence[str]:
-    """What it is called: a GPU by its maker's platform, and as JAX does."""
+    """Names the kind of a device; a GPU by its maker's platform, and as JAX does."""
     if device.platform != "gpu":
         return (str(device.platform),)
     return ("rocm" if "rocm" in _platform_version(device).lower() else "cuda", "gpu")
@@ -293,19 +292,20 @@ def _platform_version(device: Any) -> str:
 
 
 def _list_devices() -> List[Any]:
-    """The devices of every platform that is there."""
-    found = list(jax.devices())
+    devices = list(jax.devices())
     try:
-        if any(each.platform == "cpu" for each in found):
-            return found
-        return found + list(jax.devices("cpu"))
+        if any(each.platform == "cpu" for each in devices):
+            return devices
+        return devices + list(jax.devices("cpu"))
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
-        return found
+        return devices
 
 
 def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
                    is_inlined: bool) -> Callable[..., Any]:
-    """Arrays, any shape, by name to output and gradients. pulled: see `_call_with_leaves`."""
+    """Makes a function from arrays, any shape, by name to output and gradients. pulled: see
+    `_call_with_leaves`.
+    """
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
             leaves = [making.find_argument(arrays, name) for name in wrt]
@@ -317,8 +317,8 @@ def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Seq
 
 def _call_with_leaves(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any,
                       wrt: Sequence[str], once: Sequence[str]) -> Any:
-    """What the function makes of arguments, arrays of any shape among them, of which some are the
-    leaves. once: those that are the query itself.
+    """Calls the function with leaves in place of some arguments, arrays of any shape. once: the
+    arguments that are the query itself.
     """
     every = making.replace_arguments(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))
@@ -331,7 +331,7 @@ _hasty_jits: List[Any] = []
 
 
 def _hasty_jit() -> Callable[..., Any]:
-    """`jax.jit` with a hasty compiler, five times as fast, where JAX takes its options."""
+    """Returns `jax.jit` with few optimisations, five times as fast, if JAX takes its options."""
     if not _hasty_jits:
         hurried = partial(jax.jit, compiler_options={
             "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,
@@ -342,12 +342,12 @@ def _hasty_jit() -> Callable[..., Any]:
             _hasty_jits.append(jax.jit)
         else:
             _hasty_jits.append(hurried)
-    found: Callable[..., Any] = _hasty_jits[0]
-    return found
+    jit: Callable[..., Any] = _hasty_jits[0]
+    return jit
 
 
 def _enable_x64() -> Any:
-    """The context manager, under the name that it has in this version of JAX."""
+    """Returns the context manager, whose name depends on the version of JAX."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64
     from jax.experimental import enable_x64  # noqa: PLC0415  (gone from new versions)

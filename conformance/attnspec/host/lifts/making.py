@@ -1,4 +1,4 @@
-"""What the forms share that frameworks make of a function: how they are asked for and refused."""
+"""Defines the forms that frameworks make of a function, and the errors of a refusal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ INPUTS = ("query", "key", "value")
 
 
 class FrameworkForm(NamedTuple):
-    """A form that a framework is to make of a function, such as a compiled one.
-
-    mapped: the names of the arguments that have an entry for each of the batch, along their first
-    axis.
+    """A form that a framework makes of a function, such as a compiled one. mapped: the names of
+    the arguments whose first axis is the batch.
     """
 
     name: str
@@ -22,15 +20,15 @@ class FrameworkForm(NamedTuple):
 
 
 class FormNotMade(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """The framework does not make this form. Its words are the cause, or the text."""
+    """The framework does not make this form. The cause, or the text, has its words."""
 
 
 class NotReached(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """No gradient flows from the output to any of a layer's parameters."""
+    """No gradient flows from the output to any parameter of a layer."""
 
 
 def find_argument(given: Mapping[str, Any], name: str) -> Any:
-    """An argument, an array of any shape, by its name, as `query` or `params.w_out`."""
+    """Finds an argument, an array of any shape, by its name: `query` or `params.w_out`."""
     outer, _, inner = name.partition(".")
     if inner:
         return given[outer][inner]
@@ -38,7 +36,7 @@ def find_argument(given: Mapping[str, Any], name: str) -> Any:
 
 
 def replace_arguments(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
-    """Arguments of which some, arrays of any shape by name, are others."""
+    """Replaces some arguments, arrays of any shape, by name."""
     every = dict(given)
     for name, array in arrays.items():
         outer, _, inner = name.partition(".")
@@ -47,13 +45,13 @@ def replace_arguments(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Di
 
 
 def is_parameter(name: str) -> bool:
-    """Whether an argument of this name stands in a mapping, as a layer's parameters do."""
+    """Whether an argument of this name is in a mapping, as a layer's parameters are."""
     return "." in name
 
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Inside, what is raised is a refusal."""
+    """Turns every exception inside into FormNotMade."""
     try:
         yield
     except FormNotMade:
@@ -63,8 +61,8 @@ def refusing() -> Iterator[None]:
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a call: arrays by name, mappings of arrays among them (the parameters of a
-    layer), and the rest, which a framework takes for constants.
+    """The arguments of a call: arrays and mappings of arrays, and the rest. A framework takes the
+    rest for constants. A layer's parameters are such a mapping.
     """
 
     arrays: Dict[str, Any]
@@ -73,7 +71,7 @@ class CallArguments(NamedTuple):
     @classmethod
     def from_call(cls, inputs: Sequence[Any], keywords: Mapping[str, Any],
                   is_array: Callable[[Any], bool]) -> CallArguments:
-        """Parted. inputs: query, key and value."""
+        """Separates arrays from other arguments. inputs: query, key and value."""
         every = {**dict(zip(INPUTS, inputs)), **keywords}
         arrays = {name: value for name, value in every.items() if is_array(value)
                   or isinstance(value, dict)}
@@ -81,13 +79,13 @@ class CallArguments(NamedTuple):
 
     @property
     def kind(self) -> Tuple[Any, ...]:
-        """What calls have in common that share a program, but for the shapes of their arrays."""
+        """Returns what calls that share a program have in common beside shapes."""
         return tuple(self.arrays), repr(sorted(self.rest.items()))
 
 
 def call_by_name(function: Callable[..., Any], rest: Mapping[str, Any],
                  arrays: Mapping[str, Any]) -> Any:
-    """What the function answers to arrays by name, any shape, and the rest of its arguments."""
+    """Calls the function with arrays, any shape, by name, and the rest of its arguments."""
     every = {**arrays, **rest}
     inputs = [every.pop(name) for name in INPUTS]
     return function(*inputs, **every)
@@ -95,8 +93,8 @@ def call_by_name(function: Callable[..., Any], rest: Mapping[str, Any],
 
 def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
                   arrays: Mapping[str, Any]) -> Any:
-    """What the function makes of one entry of the batch: arrays without their first axis if they
-    are mapped, which is then as long as one.
+    """Calls the function on one entry of the batch. A mapped array comes without its first axis,
+    and gets one of length 1.
     """
     alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
     answer = call_by_name(function, rest, alone)
@@ -106,22 +104,22 @@ def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped:
 
 
 class FormCache:
-    """Keeps the forms that were made, so that a framework finds its own by identity."""
+    """Keeps the forms, so that a framework finds its own by identity."""
 
     def __init__(self) -> None:
         # with the function, so that no other has its id
-        self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}
+        self._forms: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}
 
     def find_form(self, function: Callable[..., Any], form: FrameworkForm,
-                  made: Callable[[], Callable[..., Any]]) -> Any:
-        """The form of the function, made now where it was not before."""
+                  make: Callable[[], Callable[..., Any]]) -> Any:
+        """Returns the form of the function, and makes it if there is none yet."""
         key = (id(function), form.name, tuple(form.mapped))
-        if key not in self._made:
-            self._made[key] = function, made()
-        return self._made[key][1]
+        if key not in self._forms:
+            self._forms[key] = function, make()
+        return self._forms[key][1]
 
     def clear(self) -> bool:
-        """Let all go; whether there was any."""
-        was_any = bool(self._made)
-        self._made.clear()
+        """Removes all forms, and returns whether there were any."""
+        was_any = bool(self._forms)
+        self._forms.clear()
         return was_any

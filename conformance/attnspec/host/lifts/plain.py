@@ -1,6 +1,7 @@
-"""NumPy in; anything that NumPy reads out, PyTorch's tensors too, without importing PyTorch. And
-what lifts of all frameworks share: the device's driver, and whether subnormal numbers are taken
-for 0.
+"""Passes NumPy arrays to a function, and reads whatever NumPy can read.
+
+PyTorch's tensors are read too, without importing PyTorch. It also has what lifts of all frameworks
+share: the version of the device's driver, and a test whether subnormal numbers become 0.
 """
 
 from __future__ import annotations
@@ -24,91 +25,91 @@ _DTYPE_NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16
 
 
 class Lift:
-    """The framework is NumPy. Other lifts override what is otherwise with theirs."""
+    """The lift of NumPy. Lifts of frameworks override its methods."""
 
     name = ""
     device = "cpu"
 
     def __init__(self, device: str = "") -> None:
-        """Raises ImportError without the framework, LookupError, with those there are."""
+        """Raises ImportError without the framework, LookupError with the existing devices."""
         if device not in ("", "cpu"):
             raise LookupError("cpu")
 
     def context_for(self, dtype: str) -> Any:
-        """What must be set while arrays of this dtype are handed over, computed with and read."""
+        """Returns a context for making arrays of this dtype, computing and reading."""
         return contextlib.nullcontext()
 
     def takes(self, dtype: str) -> str:
-        """Why it cannot hand over arrays of this dtype; empty if it can."""
+        """Says why it cannot pass arrays of this dtype; empty if it can."""
         if dtype not in BIT_DTYPES or narrow_dtype(dtype):
             return ""
         return "NumPy has no {} where ml_dtypes is not installed: pip install ml_dtypes".format(dtype)
 
     def hand(self, entries: Entries) -> Any:
-        """The framework's array, any shape, of the same entries and, if it can, memory."""
+        """Makes the framework's array, any shape, and shares its memory if possible."""
         if entries.dtype in BIT_DTYPES:
             return entries.array.view(narrow_dtype(entries.dtype))
         return entries.array
 
     def read(self, value: Any) -> Entries:
-        """The same entries, any shape, in NumPy. Raises TypeError or ValueError for what is no
-        array.
-
-        A PyTorch tensor is read, also in bfloat16 or with gradient.
+        """Reads a NumPy array, any shape. Raises TypeError or ValueError for anything else. A
+        PyTorch tensor is read too, also in bfloat16 or with a gradient.
         """
         if is_tensor(value):
             return read_tensor(value)
         return entries_of(np.asarray(value))
 
     def wait(self, returned: Any) -> None:
-        """Return once it is computed."""
+        """Waits until the result is computed."""
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """What the function makes of the inputs, and the gradient of the sum of those rows of it
-        (the last axis but one) that are True in rows (T,) with respect to each input, as
-        (B,H,T,D); None where there is no gradient.
+        """Calls the function, and computes gradients of the sum of those rows of its output.
+
+        The rows, of the last axis but one, are those that are True in rows (T,). The gradients are
+        with respect to each input, in their shapes, as (B,H,T,D); None where there are none.
         """
         return function(*inputs), None
 
     def differentiate(
         self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
         wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
-        """The output, and the gradients with respect to these arguments, query, key, value or
-        keywords, in their shapes, as (B,H,T,D), where that of the output is the keyword
-        `grad_output`; None where there are none.
+        """Returns the output, and its gradients with respect to these arguments.
+
+        They have the shapes of the arguments (query, key, value or keywords), as (B,H,T,D). The
+        keyword `grad_output` is the gradient of the output. None where there are no gradients.
         """
         keywords = {name: value for name, value in keywords.items() if name != GRAD_KEYWORD}
         return function(*inputs, **keywords), None
 
     def make_form(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-        """The function in a form that the framework makes of it, with the same arguments, arrays
-        (B,H,T,D); each once. It, or this, raises FormNotMade where there is none.
+        """Makes a form of the function, with the same arguments, arrays (B,H,T,D). It makes each
+        form once. It raises FormNotMade where there is none; so may a call of the form.
         """
         raise FormNotMade("NumPy makes no other form of a function")
 
     def give_back(self, value: Any, entries: Entries) -> None:
-        """Write what the call left of a framework's array, any shape, into the one that it was
-        made of, where the two share no memory.
+        """Copies the framework's array, any shape, into the original if memory is not shared. So a
+        change that the call made to its argument is seen.
         """
 
     def is_lost(self) -> bool:
-        """Whether the device is lost, as after an access to memory that is not there."""
+        """Whether the device is unusable, as after an invalid memory access."""
         return False
 
     def about(self) -> Dict[str, str]:
-        """What a record says of the framework's device and driver."""
+        """Describes the framework's device and driver for a record."""
         return {}
 
     def forget(self) -> None:
-        """Give back what the framework keeps of calls, such as compiled programs."""
+        """Frees what the framework keeps of calls, such as compiled programs."""
 
 
 LIFT = Lift
 
 
 def narrow_dtype(name: str) -> Any:
-    """The dtype that ml_dtypes gives NumPy for one in `BIT_DTYPES`; None without it."""
+    """Returns ml_dtypes' NumPy dtype for one in `BIT_DTYPES`; None without ml_dtypes."""
     try:
         import ml_dtypes  # noqa: PLC0415  (its environment may lack it)
     except Exception:  # not there, or it does not get on with a NumPy that the subject has changed
@@ -117,7 +118,7 @@ def narrow_dtype(name: str) -> Any:
 
 
 def entries_of(array: Any) -> Entries:
-    """An array of NumPy, any shape, as its dtype's name and what can travel."""
+    """Converts a NumPy array, any shape, to its dtype's name and an array that can be sent."""
     name = _DTYPE_NAMES.get(array.dtype) or array.dtype.name
     if name in BIT_DTYPES:
         return Entries(name, array.view(BIT_DTYPES[name]))
@@ -126,13 +127,13 @@ def entries_of(array: Any) -> Entries:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is one. Where PyTorch is not imported, nothing is."""
+    """Whether the value is a tensor of PyTorch, if PyTorch is imported."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
 def read_tensor(value: Any) -> Entries:
-    """The tensor's entries, any shape, detached from its graph and copied from its device."""
+    """Reads the tensor's entries, any shape, without its graph, and copied from its device."""
     torch = sys.modules["torch"]
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
     name = str(tensor.dtype).partition(".")[2]
@@ -147,14 +148,14 @@ _NVIDIA_VERSION_FILE = Path("/proc/driver/nvidia/version")
 
 
 def nvidia_driver_version() -> str:
-    """The version of NVIDIA's kernel module, such as 550.54.15; empty where none is loaded."""
+    """Reads the version of NVIDIA's kernel module, such as 550.54.15; empty without one."""
     try:
-        found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b",
-                          _NVIDIA_VERSION_FILE.read_text(encoding="utf-8"))
+        version = re.search(r"\b\d{3}\.\d+(\.\d+)?\b",
+                            _NVIDIA_VERSION_FILE.read_text(encoding="utf-8"))
     except OSError:
         return ""
-    if found:
-        return found.group()
+    if version:
+        return version.group()
     return ""
 
 
@@ -167,7 +168,7 @@ FLUSH_TEST_OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
 
 
 def find_flushing_operation(lift: Any, dtype: str) -> str:
-    """The first operation that takes half of the smallest normal number for 0, or ""."""
+    """Finds an operation that turns half of the smallest normal number into 0, or ""."""
     smallest = _make_entries(np.full(FLUSH_TEST_SHAPE, FLOATS[dtype]), dtype)
     halves = _make_entries(np.broadcast_to(np.eye(*FLUSH_TEST_SHAPE[1:]) / 2, FLUSH_TEST_SHAPE),
                            dtype)
@@ -179,19 +180,21 @@ def find_flushing_operation(lift: Any, dtype: str) -> str:
 
 
 def _is_lost(operation: Callable[[Any, Any], Any], lift: Any, tiny: Any, halves: Any) -> bool:
-    """Whether nothing but 0 comes back, of two tensors of SHAPE. A framework that has no such
-    operation in the dtype (PyTorch 2.0: no matrix product in float16) loses nothing in it.
+    """Whether the operation returns only 0 for two tensors of FLUSH_TEST_SHAPE.
+
+    A framework without the operation in the dtype (PyTorch 2.0: no matrix product in float16)
+    loses nothing in it.
     """
     try:
-        found = operation(tiny, halves)
-        lift.wait(found)
-        return not np.any(_as_float64(lift.read(found)))
+        result = operation(tiny, halves)
+        lift.wait(result)
+        return not np.any(_as_float64(lift.read(result)))
     except Exception:  # whatever a framework says to that
         return False
 
 
 def _make_entries(array: Any, dtype: str) -> Entries:
-    """Numbers that the dtype holds exactly, of any shape, in it."""
+    """Converts numbers, of any shape, to a dtype that holds them exactly."""
     if dtype == "bfloat16":  # ml_dtypes may not be there, where a framework is
         return Entries(dtype,
                        (np.ascontiguousarray(array,
@@ -201,10 +204,10 @@ def _make_entries(array: Any, dtype: str) -> Entries:
     return Entries(dtype, np.array(array, dtype))
 
 
-def _as_float64(found: Entries) -> Any:
-    """What stands in an array of any shape, as numbers of float64."""
-    if found.dtype == "bfloat16":
-        return (found.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if found.dtype in BIT_DTYPES:
-        return found.array.view(narrow_dtype(found.dtype)).astype(np.float64)
-    return found.array.astype(np.float64)
+def _as_float64(entries: Entries) -> Any:
+    """Converts an array of any shape to float64."""
+    if entries.dtype == "bfloat16":
+        return (entries.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if entries.dtype in BIT_DTYPES:
+        return entries.array.view(narrow_dtype(entries.dtype)).astype(np.float64)
+    return entries.array.astype(np.float64)

@@ -14,9 +14,10 @@ from itertools import chain
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.core.texts import count_noun
 from attnspec.record.events import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding, is_choice
-from attnspec.report.figures import SHORT_NAMES, count_noun
+from attnspec.report.figures import SHORT_NAMES
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 SAME_ANSWER = "agree"  # of a switch that makes no difference
@@ -34,7 +35,6 @@ class ManifestWord(Enum):
 @dataclass(frozen=True, slots=True)
 class SwitchDifference:
     """A question to which a variant answers otherwise than the subject, with both answers.
-
     question_text: the question, or the problem that was put to both.  plain: the subject's answer.
     """
 
@@ -49,9 +49,8 @@ class SwitchDifference:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """A subject, the variants that were tried, and where they differ.
-
-    lost_variants: variants that gave no answer, each with the reason.
+    """A subject, the variants that were tried, and where they differ. lost_variants: variants that
+    gave no answer, each with the reason.
     """
 
     subject: JudgedSubject
@@ -123,9 +122,8 @@ def _split_answers(detail: str) -> tuple[str, str]:
 
 
 def _compare_with_manifest(found: Found) -> ManifestWord:
-    """What the manifest says of an answer.
-
-    It claims that a variant agrees, unless it declares different conventions for the two.
+    """What the manifest says of an answer. It claims that a variant agrees, unless it declares
+    different conventions for the two.
     """
     if found.is_contradiction:
         return ManifestWord.AGAINST
@@ -216,10 +214,8 @@ Answers = Mapping[str, ConventionAnswer]  # by question
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """A subject's answers: a cell for each column.
-
-    rest: answers to questions without a column.  lost_reason: why a probe found nothing.  choices:
-    findings that the library documents.
+    """A subject's answers: a cell for each column. rest: answers to questions without a column.
+    lost_reason: why a probe found nothing.  choices: findings that the library documents.
     """
 
     subject: JudgedSubject
@@ -336,9 +332,8 @@ def _merge_dtype_answers(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConventionTable:
-    """The conventions of all subjects, and their switches.
-
-    columns: those with an answer of any subject, each with its place in COLUMNS.
+    """The conventions of all subjects, and their switches. columns: those with an answer of any
+    subject, each with its place in COLUMNS.
     """
 
     customs: tuple[Conventions, ...]
@@ -388,10 +383,8 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AuditAnswers:
-    """What the audit's page says of the answers to a probe's questions.
-
-    examples: of each answer in the table, what was most often seen.  further: questions without a
-    column in the table.
+    """What the audit's page says of the answers to a probe's questions. examples: of each answer
+    in the table, what was most often seen.  further: questions without a column in the table.
     """
 
     examples: tuple[AnsweredQuestion, ...]

@@ -138,9 +138,8 @@ class SubjectLine:
 
 @dataclass(frozen=True, slots=True)
 class LibraryTable:
-    """The subjects of one library at one version.
-
-    card: the first subject's, which says where the library comes from.
+    """The subjects of one library at one version. card: the first subject's, which says where the
+    library comes from.
     """
 
     library: str
@@ -230,9 +229,8 @@ def _grades(joined: JoinedRecords, subject: JudgedSubject,
 
 @dataclass(frozen=True, slots=True)
 class ClauseTally:
-    """A clause with the number of subjects by verdict, the gravest verdict first.
-
-    worst: the gravest verdict; None if the clause was asked of nobody.
+    """A clause with the number of subjects by verdict, the gravest verdict first. worst: the
+    gravest verdict; None if the clause was asked of nobody.
     """
 
     number: int
@@ -312,10 +310,8 @@ class UnjudgedGradients:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The table of gradients.
-
-    partly_judged: why some inputs of judged subjects were not.  never_judged: why other subjects
-    were not judged at all.
+    """The table of gradients. partly_judged: why some inputs of judged subjects were not.
+    never_judged: why other subjects were not judged at all.
     """
 
     lines: tuple[GradientLine, ...]
@@ -421,10 +417,8 @@ def _closest_gradients(subject: JudgedSubject, outcomes: ByClause) -> Iterator[N
 
 
 def _own_answers(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
-    """What the clause found of the gradient of a query that sees no key.
-
-    The clause claims nothing of it but zeros. So it was zeros if all entries were claimed and
-    held.
+    """What the clause found of the gradient of a query that sees no key. The clause claims nothing
+    of it but zeros. So it was zeros if all entries were claimed and held.
     """
     asks = "What is the gradient of a query for which every key is masked?"
     worst = [outcome.worst

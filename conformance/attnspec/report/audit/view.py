@@ -14,6 +14,7 @@ from itertools import groupby, product
 from string import ascii_lowercase
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
+from attnspec.core.texts import count_noun
 from attnspec.record.outcome import ClauseText, Outcome, QuotedSource
 from attnspec.report.audit.conventions import ConventionTable, find_habits
 from attnspec.report.audit.explained import (
@@ -34,7 +35,7 @@ from attnspec.report.audit.table import (
     library_tables,
     tally_clauses,
 )
-from attnspec.report.figures import SHORT_NAMES, SIGNS, count_noun, overall_verdict, shared_reason
+from attnspec.report.figures import SHORT_NAMES, SIGNS, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 # one letter a verdict at most: there are tens of thousands of cells

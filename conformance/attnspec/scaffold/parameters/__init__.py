@@ -1,1 +1,1 @@
-"""The parameters of a layer: which there are, which of them is which matrix, and how it lies."""
+"""Finds the parameters of a layer: which there are, which is which matrix, and how each lies."""

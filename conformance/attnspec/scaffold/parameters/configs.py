@@ -1,6 +1,6 @@
-"""The config object that a constructor wants: its class if one is named, else whatever the constructor asks it for.
+"""Finds the config object that a constructor takes: of its named class, or with what it asks for.
 
-What it asks for, and what an initialiser makes, only running somebody's code tells. What is run is text that is
+What it asks for, and what an initialiser makes, only running it tells. What runs is text that is
 written here and loaded where the callee lives.
 """
 
@@ -26,7 +26,7 @@ from attnspec.subjects.call import Call, ReturnedTree
 _ASKER_NAME = "ask"
 _BARE_CALL = Call(dict.fromkeys(("query", "key", "value"), np.zeros((1, 1, 1, 1), np.float32)),
                   {}, DType.FLOAT32, ())
-"""A call that hands over nothing which its function would look at."""
+"""A call with arguments that its function ignores."""
 
 _INITIALISER_TEXT = """\
 import numpy as np
@@ -103,7 +103,7 @@ _MOST_UNKNOWN_FIELDS = 30
 
 
 def call_initialiser(target: str, given: Mapping[str, str], process: CalleeProcess) -> ReturnedTree | None:
-    """What the function `module:name` makes of this, which is Python; None where it raises."""
+    """Returns what the function `module:name` makes of these texts; None where it raises."""
     texts = [f"{name}={text}" for name, text in given.items()]
     imports = "import jax" if any("jax." in text for text in texts) else ""
     text = _INITIALISER_TEXT.format(**_name_target(target), imports=imports,
@@ -116,16 +116,13 @@ ConfigNumbers = Mapping[str, int | float | bool]
 
 def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
                        process: CalleeProcess, *, is_dict: bool) -> tuple[str, ...]:
-    """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
-    if it cannot be satisfied.
-
-    known: what a field is answered with, by its plain name. One whose name says nothing is False, but for a question
-    that can do without (`getattr(config, name, default)`).
-    others: what else has to be given.
+    """Lists the config fields that the class `module:name` asks for until it raises. Returns none
+    if it cannot be satisfied.  known: by plain name, the answer to a field. A field of unknown
+    name is False, but absent for a question that can do without (`getattr(config, name,
+    default)`).  others: what else has to be given.
     """
     text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
-                               most=_MOST_UNKNOWN_FIELDS,
-                               others=dict(others), parameter=parameter,
+                               most=_MOST_UNKNOWN_FIELDS, others=dict(others), parameter=parameter,
                                holder="Items" if is_dict else "Attributes")
     made = process.call_text(text, _ASKER_NAME, _BARE_CALL)
     return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
@@ -141,28 +138,27 @@ _SWITCHED_OFF_KEYWORDS = [word.name for word in KEYWORDS.values()
                           if word.in_layers and word.acts is Acts.LOGITS and not word.axes]
 """The keywords that a config switches on for a whole layer, by a number."""
 OFF_IN_CONFIG = "None"
-"""What the field of such a keyword is."""
 _FIELD_TEXTS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**SIZES_BY_ROLE[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
-           "scale_width": "D", "rotary_width": "D", "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
+    kind: {**SIZES_BY_ROLE[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T",
+           "place": "0", "batch": "B", "scale_width": "D", "rotary_width": "D",
+           "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
            **dict.fromkeys(_SWITCHED_OFF_KEYWORDS, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
-"""What a field is set to, by what it means."""
 _CROSS_NUMBERS: Mapping[str, int] = {
     "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H,
     "H": CROSS_SIZES.H,
     "Hkv": CROSS_SIZES.H, "D": CROSS_SIZES.D,
                                      "Dv": CROSS_SIZES.D, "T": CROSS_SIZES.T}
 _DEFAULT_ROLES = frozenset({"length", "inner_width", "out_width", "value_head_width", "place"})
-"""What a class of configs has a sensible default for."""
+"""The roles for which a class of configs has a sensible default."""
 _CONFIG_ENDINGS = ("Config", "Args", "Arguments", "ConfigBase", "Params")
 
 
 def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Mapping[str, str],
                  process: CalleeProcess) -> Iterator[ConfigObject]:
-    """The configs worth a try: of the annotated class, of classes beside the layer, and of what the layer asks for.
-
-    others: what else its constructor is given, as Python. If that tells the number of heads, no field has to.
+    """Lists the configs worth a try: of annotated and neighbouring classes, and of what the layer
+    asks for.  others: what else its constructor is given, as Python. If that says the number of
+    heads, no field has to.
     """
     is_told_heads = "heads" in others.values()
     beside = [made_by for name, made_by in layer.neighbours if name.endswith(_CONFIG_ENDINGS)]
@@ -184,9 +180,7 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
 
 def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *,
                  is_told_heads: bool) -> Mapping[str, str] | None:
-    """The fields whose names say what they mean; None if nobody tells a number of heads, or nobody can tell the
-    fields.
-    """
+    """Returns the fields whose names say their meaning; None if none says a number of heads."""
     try:
         parameters = process.examine(made_by).constructor_parameters
     except TargetError:
@@ -199,8 +193,8 @@ def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *,
 
 
 def _keeps_default(parameter: TheirParameter, role: str) -> bool:
-    """Whether a field keeps its default. A memory of no width is often none at all; what has a number for each stage of
-    a model tells nothing of one layer.
+    """Says whether a field keeps its default. A memory of no width is often none at all; a list
+    with a number for each stage of a model says nothing of one layer.
     """
     has_no_memory = role == "context_width" and parameter.default is None
     is_of_stages = isinstance(parameter.default, list | tuple)
@@ -208,14 +202,14 @@ def _keeps_default(parameter: TheirParameter, role: str) -> bool:
 
 
 def _list_known_answers(kind: Kind) -> Mapping[str, int | float | bool]:
-    """By every name that says what a field means, what it is answered with."""
+    """Returns, by every name that says what a field means, the answer to it."""
     texts = {name: _write_field(name, kind) for names in SYNONYMS.values() for name in names
              if _find_field_role(name) in _FIELD_TEXTS[kind]}
     return {name: _evaluate_number(text) for name, text in texts.items()}
 
 
 def _evaluate_number(text: str) -> int | float | bool:
-    """The number that this Python gives; 0 for what is none, such as a module."""
+    """Returns the number that this Python gives; 0 for what is none, such as a module."""
     try:
         found = eval(text.replace('params["w_out"].shape[1]', "M"), dict(_CROSS_NUMBERS))
     except NameError:
@@ -224,7 +218,7 @@ def _evaluate_number(text: str) -> int | float | bool:
 
 
 def _write_field(name: str, kind: Kind) -> str:
-    """What the field is, as Python; False where its name says nothing."""
+    """Writes what a field is set to; False where its name says nothing."""
     return _FIELD_TEXTS[kind].get(_find_field_role(name), "False")
 
 

@@ -1,5 +1,6 @@
-"""Which parameter of a layer is which matrix, and how that matrix lies in it: by name and shape, and where these do not
-tell, by trying. The ways in which a matrix may lie are data.
+"""Finds which parameter of a layer is which matrix, and how that matrix lies in it.
+
+Names and shapes say it; where they do not, every order is tried. The layouts of a matrix are data.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class ParameterLayout:
-    """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
+    """How a matrix or bias lies in a parameter.
 
-    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the
-    width of a head, and `{at}` the head that it is for, where each head has its own.
+    axes: as einops writes them, with p for the parts of a fused one.  text: Python; `{w}` is the
+    matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one, `{d}` the width of a
+    head, and `{at}` the head that it is for, where each head has its own.
     """
 
     axes: str
@@ -32,16 +34,16 @@ class ParameterLayout:
 
     @property
     def has_heads(self) -> bool:
-        """Whether heads are an axis of their own."""
+        """Says whether heads are an axis of their own."""
         return "h" in re.sub(r"\([^)]*\)", "", self.axes)
 
     @property
     def is_joined(self) -> bool:
-        """Whether the parts of a fused one stand one behind the other, each with as many heads as it has."""
+        """Says whether the parts follow one another, each with its own number of heads."""
         return "(p h d)" in self.axes
 
     def shape(self, sizes: Mapping[str, int]) -> Shape:
-        """The shape at these lengths of m, h, d and p."""
+        """Returns the shape at these lengths of m, h, d and p."""
         groups = re.findall(r"\([^)]*\)|\S+", self.axes)
         return tuple(math.prod(sizes.get(axis, 1) for axis in group.strip("()").split()) for group in groups)
 
@@ -58,7 +60,8 @@ PARAMETER_LAYOUTS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "inner": (ParameterLayout("(h d) m", "{w}.T"), ParameterLayout("m (h d)", "{w}"),
               ParameterLayout("m h d", "{w}.reshape(M, {n}, -1)"),
               ParameterLayout("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"),
-              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"), ParameterLayout("(h d) m 1", "{w}.T[..., None]"),
+              ParameterLayout("h d m", "{w}.T.reshape({n}, -1, M)"),
+              ParameterLayout("(h d) m 1", "{w}.T[..., None]"),
               ParameterLayout("(h d) m 1 1", "{w}.T[..., None, None]")),
     "out": (ParameterLayout("m (h d)", "{w}.T"), ParameterLayout("(h d) m", "{w}"),
             ParameterLayout("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
@@ -89,7 +92,7 @@ PARAMETER_LAYOUTS: Mapping[str, tuple[ParameterLayout, ...]] = {
                    ParameterLayout("p h d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}])"),
                    ParameterLayout("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
 }
-"""By what lies in it, the usual way first."""
+"""By what lies in it, the layouts, the usual one first."""
 
 HEAD_PLACE = "{head}"
 """In a path, the place of a head in a list of them."""
@@ -101,13 +104,15 @@ _ROLES_BY_LETTER: Mapping[str, str] = {"q": "query", "k": "key", "v": "value"}
 _USUAL_PARTS = "PARTS"
 """What an adapter calls query, key and value, in this order."""
 _UNNAMED_ROLES: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
-"""What so many matrices without telling names may be, in the likeliest order."""
+"""By number of unnamed matrices, what they may be, in the likeliest order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilledState:
-    """What each parameter is made of; biased_projections: the projections that have a bias; projects_output: whether
-    the layer does; initial_paths: the parameters that keep the values that they are born with.
+    """The Python of each parameter of a layer.
+
+    biased_projections: those with a bias.  projects_output: whether the layer projects its output.
+    initial_paths: the parameters that keep their initial values.
     """
 
     expressions: Mapping[Path, str]
@@ -117,7 +122,7 @@ class FilledState:
 
 
 def is_bias(leaf: Leaf) -> bool:
-    """By its name; by its shape where the name does not say."""
+    """Says whether a leaf is a bias, by its name, or by its shape where the name does not say."""
     last = re.split(r"[^A-Za-z0-9]+", " ".join((leaf.path[-1].strip('[]".'), *leaf.names[-1:])))
     return any(word.lower() in ("b", "bias", "biases") or re.fullmatch(r"b[qkvo]", word) for word in last) or (
         leaf.shape is not None and len(leaf.shape) == 1)
@@ -125,8 +130,8 @@ def is_bias(leaf: Leaf) -> bool:
 
 def list_states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: ArrayTemplates,
                 kv_heads: str) -> Iterator[FilledState]:
-    """Every state worth a try. sizes: of m, h, d and kv, the heads of keys and values.  kv_heads: their number, as the
-    adapter says it.
+    """Lists every state that is worth a try.  sizes: of m, h, d and kv, the heads of keys and
+    values.  kv_heads: their number, as the adapter says it.
     """
     leaves = _join_heads(leaves, sizes["h"])
     for roles in _list_assignments(leaves):
@@ -135,7 +140,7 @@ def list_states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: ArrayTe
 
 
 def _join_heads(leaves: Sequence[Leaf], heads: int) -> Sequence[Leaf]:
-    """The parameters, where those that lie in a list with an entry for each head are one, with HEAD for its place."""
+    """Joins parameters that lie in a list with an entry for each head into one, at HEAD_PLACE."""
     common = {leaf.path: tuple(re.sub(r"(?<=[.\[])\d+(?=[.\]])", HEAD_PLACE, step) for step in leaf.path)
               for leaf in leaves}
     several = Counter(path for path in common.values() if HEAD_PLACE in "".join(path))
@@ -146,7 +151,7 @@ def _join_heads(leaves: Sequence[Leaf], heads: int) -> Sequence[Leaf]:
 
 
 def _list_assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
-    """By parameter, which matrix it is: as the names say; or four or three unnamed ones in every order."""
+    """Lists which parameter is which matrix, by the names, or in every order of three or four."""
     kept = [leaf for leaf in leaves if not re.search(r"norm|\bln", " ".join(leaf.path))]
     named = {leaf.path: find_role((*leaf.path, *leaf.names)) for leaf in kept}
     matrices = [leaf.path for leaf in kept if not is_bias(leaf)]
@@ -168,9 +173,7 @@ def _list_assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
 
 
 def _list_orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing.
-    Names are held to where two of them or more say something, and no two the same.
-    """
+    """Lists unnamed matrices' roles in every order; first as two or more different names say."""
     said = [role for role in named if role in unnamed]
     is_told = len(said) > 1 and len(set(said)) == len(said)
     for order in itertools.permutations(unnamed):
@@ -179,14 +182,14 @@ def _list_orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple
 
 
 def _find_holder(path: Path) -> str:
-    """What a matrix and its bias are parts of: `.unify` of `.unify.weight`."""
+    """Returns what holds a matrix and its bias: `.unify` of `.unify.weight`."""
     whole = "".join(path)
     return whole[:max(whole.rfind("."), whole.rfind("["))]
 
 
 def _fill_layouts(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
                   words: ArrayTemplates) -> Iterator[FilledState]:
-    """The matrices in every way in which they may lie; those of one kind lie alike."""
+    """Lists the matrices in every layout that fits; those of one kind lie alike."""
     by_kind: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         if role := roles.get(leaf.path):
@@ -202,9 +205,7 @@ def _fill_layouts(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapp
 
 
 def _list_part_orders(roles: Mapping[Path, str]) -> Sequence[str]:
-    """As Python, the parts of a fused matrix in the orders worth a try: that of the letters in its name, and the usual
-    one.
-    """
+    """Lists orders of the parts of a fused matrix: that of its name's letters, the usual one."""
     names = " ".join("".join(path).lower() for path, role in roles.items() if role == "qkv")
     orders = [order for order in itertools.permutations(_ROLES_BY_LETTER) if "".join(order) in names
               and order != (*_ROLES_BY_LETTER,)]
@@ -213,7 +214,7 @@ def _list_part_orders(roles: Mapping[Path, str]) -> Sequence[str]:
 
 
 def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
-    """Whether heads are an axis of a bias where they are one of its matrix, as nearly everybody writes them."""
+    """Says whether heads are an axis of each bias where they are one of its matrix, as usual."""
     return all(way.has_heads == ways[f"{kind} bias"].has_heads for kind, way in ways.items()
                if kind != "out" and f"{kind} bias" in ways)
 
@@ -227,7 +228,7 @@ def _find_kind(leaf: Leaf, role: str) -> str:
 
 def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str],
                 sizes: Mapping[str, int]) -> bool:
-    """By its shape; of a shape that nobody knows only the usual ways."""
+    """Says whether a layout fits a leaf's shape; an unknown shape fits only usual layouts."""
     role = roles[leaf.path]
     heads = [sizes["kv" if part in ("key", "value") else "h"] for part in _PARTS_BY_ROLE.get(role, (role,))]
     is_even = len(set(heads)) == 1
@@ -240,8 +241,7 @@ def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str],
 
 
 def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str],
-                ways: Mapping[str, ParameterLayout],
-                words: ArrayTemplates) -> FilledState:
+                ways: Mapping[str, ParameterLayout], words: ArrayTemplates) -> FilledState:
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
               for part in _PARTS_BY_ROLE.get(roles[leaf.path], (roles[leaf.path],))}
     projects = "out" in roles.values()
@@ -252,11 +252,9 @@ def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str],
 
 def _write_expression(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout],
                       words: ArrayTemplates) -> str:
-    """The expression."""
     letter, kind = "b" if is_bias(leaf) else "w", _find_kind(leaf, role)
     count = words.kv_heads if role in ("key", "value") else "heads"
     return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
-                                  at="head",
-                                  d="Dv" if role == "value" else "D",
+                                  at="head", d="Dv" if role == "value" else "D",
                                   parts=words.parts if role == "qkv" else "PARTS[1:]",
                                   concatenate=words.concatenate)

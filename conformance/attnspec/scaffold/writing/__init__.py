@@ -1,1 +1,1 @@
-"""From a form to the Python of its adapter."""
+"""Writes the Python of an adapter from a form."""

@@ -1,4 +1,4 @@
-"""How a class of each family becomes something that can be called: constructed, and its parameters filled in."""
+"""Writes how a class of each family is constructed and its parameters are filled."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from attnspec.scaffold.writing.lines import (
 
 LAYER_HELPER = "_layer"
 _CALLED_WHEN_BORN = (CallableKind.LINEN, CallableKind.HAIKU)
-"""Whose parameters a call makes."""
 _RANDOM_KEY = "jax.random.key(0)"
 _RETURN_LINE = "    return layer"
 
 
 def write_layer(form: CallForm, name: str = LAYER_HELPER) -> list[str]:
-    """The helper of this name that gives the layer, ready to be called; while nobody knows its parameters, as it is
-    born.
-    """
-    doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
+    """Writes the helper that gives the layer, filled once its parameters are known."""
+    filled = " with these parameters" if form.state else ""
+    doc = f"The layer{filled}, ready to be called."
     made = _WRITERS_BY_FAMILY[form.family](form)
     is_born = form.kind is Kind.LAYER and form.state is None and form.family not in _CALLED_WHEN_BORN
-    wrapped = _wrap_call(form,
-                         made) if (form.replacements or form.gathered_inputs) and not is_born else _return_at_once(made)
-    lines = [*_write_config(form), *wrapped]
-    return write_helper(form, name, f"Callable[..., {templates_of(form).array_type}]", doc, lines)
+    if (form.replacements or form.gathered_inputs) and not is_born:
+        made = _wrap_call(form, made)
+    else:
+        made = _return_at_once(made)
+    returns = f"Callable[..., {templates_of(form).array_type}]"
+    return write_helper(form, name, returns, doc, [*_write_config(form), *made])
 
 
 def _wrap_call(form: CallForm, made: list[str]) -> list[str]:
-    """With what gathers its inputs, and puts something in the place of what turns, for as long as it is called."""
+    """Wraps the call to gather its inputs and to replace what turns while it runs."""
     returned = made[-1].removeprefix(_RETURN_LINE[:-len("layer")])
     lines = [*made[:-1], *([] if returned == "layer" else [f"    layer = {returned}"]), ""]
     call = "layer(*arrays, **more)"
@@ -70,7 +70,7 @@ def _write_config(form: CallForm) -> list[str]:
 
 
 def _return_at_once(lines: list[str]) -> list[str]:
-    """Without a name for what is returned as it is made."""
+    """Returns what is made without naming it."""
     is_made_only = lines[-1] == _RETURN_LINE and (len(lines) == 2 or lines[-2].startswith("    )"))
     return [lines[0].replace("layer = ", "return ", 1), *lines[1:-1]] if is_made_only else lines
 
@@ -88,18 +88,17 @@ def _write_first_call(form: CallForm, makes: str) -> list[str]:
 
 def _write_entries(begin: str, entries: Iterable[str], end: str = "}",
                    indent: int = 4) -> list[str]:
-    """A line for each entry."""
     space = " " * indent
     return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
 
 
 def _write_state_entry(name: str, text: str) -> str:
-    """An entry of a state; of what each head has in a list, one for each head."""
+    """Writes an entry of a state, or one for each head."""
     return f'**{{f"{name}": {text} for head in range(heads)}}' if HEAD_PLACE in name else f'"{name}": {text}'
 
 
 def _write_part(name: str) -> str:
-    """What is called so in a module of PyTorch, as Python: `layer.to_out[0]` of `to_out.0`."""
+    """Writes a part of a PyTorch module as Python: `layer.to_out[0]` for `to_out.0`."""
     return "layer" + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in name.split("."))
 
 
@@ -111,31 +110,32 @@ _SILENCING_LINES = ["    for part in layer.modules():",
 def _write_torch(form: CallForm) -> list[str]:
     made = _write_construction(form, end=").to(query.dtype)")
     made += [f"    layer.{'eval' if form.mode is ModuleMode.EVALUATION else 'train'}()"]
-    made += _SILENCING_LINES if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
+    if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT:
+        made += _SILENCING_LINES
     made += [f"    {_write_part(name)} = nn.Identity()" for name in form.removed_parts]
-    made += _write_first_call(form, "parameters") if form.family is CallableKind.LAZY else []
-    made += ["    with torch.no_grad():"] if form.zero_tensors or form.filled_tensors else []
+    if form.family is CallableKind.LAZY:
+        made += _write_first_call(form, "parameters")
+    if form.zero_tensors or form.filled_tensors:
+        made.append("    with torch.no_grad():")
     made += [f"        {_write_part(name)}.zero_()" for name in form.zero_tensors]
     made += [f"        {_write_part(name)}.fill_({number})" for name, number in form.filled_tensors.items()]
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
         made += [*_write_entries("state = {", (_write_state_entry(name, text) for name, text in named.items())),
-                 "    with torch.no_grad():",
-                 "        for name, array in state.items():",
+                 "    with torch.no_grad():", "        for name, array in state.items():",
                  "            layer.get_parameter(name).copy_(array)"]
     return [*made, *(_return_part_output(form) if form.judged_part else [_RETURN_LINE])]
 
 
 def _return_part_output(form: CallForm) -> list[str]:
-    """What gives the output of a submodule."""
     array = templates_of(form).array_type
     return ["    outputs = []",
             f"    {_write_part(form.judged_part)}.register_forward_hook("
             "lambda _, given, output: outputs.append(output))", "",
             f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:",
             "        layer(*arrays, **more)",
-            f"        return outputs.pop()  # of its {form.judged_part}, before its input is added", "",
-            "    return call"]
+            f"        return outputs.pop()  # of its {form.judged_part}, before its input is added",
+            "", "    return call"]
 
 
 def _write_equinox(form: CallForm) -> list[str]:
@@ -143,13 +143,13 @@ def _write_equinox(form: CallForm) -> list[str]:
     if not form.state:
         return [*lines, _RETURN_LINE]
     places = [f"layer{''.join(path)}" for path in form.state]
-    return [*lines, "    return equinox.tree_at(", *_write_entries("lambda layer: (", places, "),", 8),
-            "        layer,",
+    return [*lines, "    return equinox.tree_at(",
+            *_write_entries("lambda layer: (", places, "),", 8), "        layer,",
             *_write_entries("(", form.state.values(), "),", 8), "    )"]
 
 
 def _write_linen(form: CallForm) -> list[str]:
-    """Its parameters are kept apart from it."""
+    """Writes a Linen module, whose parameters are kept apart from it."""
     lines = _write_construction(form)
     if form.state is None:
         return [*lines, f"    return partial(layer.init, {_RANDOM_KEY})"]
@@ -163,7 +163,7 @@ def _write_nnx(form: CallForm) -> list[str]:
 
 
 def _write_haiku(form: CallForm) -> list[str]:
-    """Its layers live inside a function that is transformed."""
+    """Writes a Haiku module, whose layers live inside a transformed function."""
     array = templates_of(form).array_type
     inside = [f"    {line}" for line in _write_construction(form, "return ", ")(*arrays, **more)")]
     lines = [f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", *inside, ""]
@@ -182,7 +182,7 @@ def _write_keras(form: CallForm) -> list[str]:
 
 
 def _write_plain(form: CallForm) -> list[str]:
-    """Its matrices are attributes of the object."""
+    """Writes a plain object, whose matrices are its attributes."""
     filled = [f"    layer{''.join(path)} = {text}" for path, text in (form.state or {}).items()]
     is_born = form.kind is Kind.LAYER and form.state is None
     return [*_write_construction(form), *filled,
@@ -201,4 +201,4 @@ BORN_TEXTS: Mapping[CallableKind, str] = {
     CallableKind.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
     CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]",
     CallableKind.PLAIN: "{{name: each for name, each in vars(layer).items() if isinstance(each, {array})}}"}
-"""What tells the parameters of a layer as it is born; `{0}` is a call of it."""
+"""By family, the Python of a layer's parameters before they are filled; `{0}` is a call of it."""

@@ -1,4 +1,4 @@
-"""Python as lines of text: what every function of an adapter has, and its imports, sorted as isort and ruff do."""
+"""Writes Python as lines of text: what every adapter has, and imports in ruff's order."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ _OWN_NAMES = frozenset({
 
 
 def find_alias(form: CallForm) -> str:
-    """The name under which the callee is imported: its own, unless the adapter has that name for something else."""
+    """Returns the name under which the callee is imported; `theirs` if it is one of ours."""
     top, dot, rest = form.name.partition(".")
     return f"theirs{dot}{rest}" if top in _OWN_NAMES else form.name
 
 
 def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> list[list[str]]:
-    """By section: the future, Python's own, installed ones, and those that lie where the user stands.
-
-    folder: what the callee's own modules are imported from, or the file that is loaded by its path, as one goes there
-    from the adapter's folder; empty where that needs no saying.
+    """Writes the imports by section: the future, Python's own, installed ones, and local ones.
+    folder: what the callee's modules are imported from, or the file that is loaded by its path,
+    relative to the adapter's folder; empty where neither is needed.
     """
     known = {**_STANDARD_IMPORTS, **_OTHER_IMPORTS, **TEMPLATES[form.lift].imports}
     top = form.name.partition(".")[0]
@@ -52,7 +51,8 @@ def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> lis
                    if name]
     own = form.module.partition(".")[0] if folder else ""
     is_file = folder.endswith(".py")
-    statements += LOADING_IMPORTS if is_file else ["import sys", "from pathlib import Path"] if folder else []
+    if folder:
+        statements += LOADING_IMPORTS if is_file else ["import sys", "from pathlib import Path"]
     sections = {line: _find_section(line, own) for line in statements}
     standard, installed, here = (_sort_statements([line for line in statements if sections[line] == each])
                                  for each in ("standard", "installed", "here"))
@@ -64,10 +64,7 @@ def write_imports(form: CallForm, used: frozenset[str], folder: str = "") -> lis
 
 
 def _find_section(statement: str, own: str) -> str:
-    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own.
-
-    own: the package that needs a folder of its own on the path.
-    """
+    """Returns the section of an import, as ruff has it; own: the package on an extra path."""
     root = _find_module(statement).partition(".")[0]
     if root == own:
         return "here"
@@ -82,37 +79,37 @@ def _find_module(statement: str) -> str:
 
 
 def _sort_statements(statements: Iterable[str]) -> list[str]:
-    """`import` before `from`, modules in order, the names of one module together."""
+    """Sorts imports: `import` before `from`, modules in order, a module's names together."""
     whole = {line for line in statements if line.startswith("import ")}
     names: dict[str, set[str]] = {}
     for line in statements:
         if line not in whole:
             names.setdefault(_find_module(line), set()).add(line.partition(" import ")[2])
     def rank(name: str) -> tuple[int, str]:
-        """Constants, then classes, then functions."""
-        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+        if name.isupper():
+            return 0, name
+        return (1 if name[:1].isupper() else 2), name
 
     named = {module: ", ".join(sorted(names[module], key=rank)) for module in sorted(names, key=str.lower)}
     return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
 
 
 LINE_WIDTH = 100
-"""Of a line that is written."""
 
 
 def find_names(*texts: str) -> frozenset[str]:
-    """The names that expressions use; neither attributes (`x.T`) nor what stands in quotation marks."""
+    """Returns the names that expressions use, without attributes (`x.T`) and quoted text."""
     bare = re.sub(r'"[^"]*"', "", " ".join(texts))
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*(?!\s*=[^=])", bare))
 
 
 def write_keywords(given: Mapping[str, str]) -> list[str]:
-    """`name=expression`, one each."""
+    """Writes `name=expression` for each."""
     return [f"{name}={text}" for name, text in given.items()]
 
 
 def break_call(begin: str, parts: Sequence[str], end: str, indent: int = 4) -> list[str]:
-    """`begin`, the parts with commas, `end`: in one line if it fits, else with a line for each part."""
+    """Writes a call in one line if it fits, else with a line for each part."""
     space = " " * indent
     whole = f"{space}{begin}{', '.join(parts)}{end}"
     if len(whole) <= LINE_WIDTH or not parts:
@@ -121,19 +118,18 @@ def break_call(begin: str, parts: Sequence[str], end: str, indent: int = 4) -> l
 
 
 def _break_part(part: str, indent: int) -> list[str]:
-    """One part; a long condition goes into brackets of its own."""
+    """Writes one part; a long condition goes into brackets of its own."""
     space = " " * indent
     condition = re.fullmatch(r"(\w+=|)(.+) if (.+) else (.+)", part)
     if len(part) + indent < LINE_WIDTH or condition is None:
         return [f"{space}{part},"]
     name, first, when, otherwise = condition.groups()
     return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}",
-            f"{space}    else {otherwise}",
-            f"{space}),"]
+            f"{space}    else {otherwise}", f"{space}),"]
 
 
 def wrap_text(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
-    """A paragraph in lines; all but the first begin further in."""
+    """Wraps a paragraph; all lines but the first are indented by `hanging` more."""
     return textwrap.wrap(text, LINE_WIDTH, initial_indent=" " * indent,
                          subsequent_indent=" " * (indent + hanging),
                          break_long_words=False, break_on_hyphens=False)
@@ -141,9 +137,8 @@ def wrap_text(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
 
 def write_tree(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, str],
                begin: str) -> list[str]:
-    """A tree as Python, from its leaves: by path (`('["wq"]', '[0]')`), the expression.
-
-    holders: by the path of what has attributes, the class that makes it.
+    """Writes a tree as Python from its leaves: by path (`('["wq"]', '[0]')`), the expression.
+    holders: by the path of an object with attributes, the class that makes it.
     """
     return [f"    {line}" for line in _write_branch(paths, holders, (), begin, "")]
 
@@ -154,28 +149,29 @@ def _write_branch(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, st
         return [f"{begin}{paths[()]}{end}"]
     heads = list(dict.fromkeys(path[0] for path in paths))
     opened, closed = _find_brackets(heads[0], holders.get(at, "SimpleNamespace"))
-    inside = [line for head in heads for line in _write_branch(
-        {path[1:]: text for path, text in paths.items() if path[0] == head}, holders, (*at, head),
-        _write_part_name(head), ",")]
+    inside: list[str] = []
+    for head in heads:
+        below = {path[1:]: text for path, text in paths.items() if path[0] == head}
+        inside += _write_branch(below, holders, (*at, head), _write_part_name(head), ",")
     return [f"{begin}{opened}", *(f"    {line}" for line in inside), f"{closed}{end}"]
 
 
 def _find_brackets(step: str, holder: str) -> tuple[str, str]:
-    """What opens and closes the thing that has such a part."""
+    """Returns what opens and closes the holder of such a part."""
     if step.startswith("."):
         return f"{holder}(", ")"
     return ("[", "]") if step[1:-1].isdigit() else ("{", "}")
 
 
 def _write_part_name(step: str) -> str:
-    """How a part is named in its holder: `wq=`, `"wq": `, or not at all."""
+    """Writes how a part is named in its holder: `wq=`, `"wq": `, or not at all."""
     if step.startswith("."):
         return f"{step[1:]}="
     return "" if step[1:-1].isdigit() else f"{step[1:-1]}: "
 
 
 def join_blocks(parts: Iterable[Iterable[str]], between: int = 2) -> list[str]:
-    """Blocks of lines with so many empty lines between them; empty blocks are left out."""
+    """Joins blocks of lines with so many empty lines between them; empty blocks are left out."""
     full = [block for part in parts if (block := list(part))]
     return [line for at, block in enumerate(full) for line in (*([""] * between if at else []), *block)]
 
@@ -184,23 +180,23 @@ ARRAY_NAMES = ("query", "key", "value")
 _PARAMETER_TYPES: Mapping[str, str] = {
     **dict.fromkeys((*ARRAY_NAMES, *BORDERS), "{0}"), "max_query": "int", "max_key": "int",
     **{name: KEYWORDS[name].annotation for name in sorted(KEYWORDS, key=lambda name: name in OFF)}}
-"""Of what an adapter is handed, in the order in which it is."""
+"""By parameter of an adapter, its type, in the order of the signature."""
 PARAMETER_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
 
 
 def templates_of(form: CallForm) -> ArrayTemplates:
-    """The framework's."""
+    """Returns the templates of the form's framework."""
     return TEMPLATES[form.lift]
 
 
 def write_parameter(form: CallForm, name: str) -> str:
-    """`mask: Tensor | None`."""
+    """Writes a parameter with its type: `mask: Tensor | None`."""
     return f"{name}: {_PARAMETER_TYPES[name].format(templates_of(form).array_type)}"
 
 
 def write_helper(form: CallForm, name: str, returns: str, doc: str,
                  body: Sequence[str]) -> list[str]:
-    """A function that takes what its lines speak of."""
+    """Writes a function that takes the parameters its lines use."""
     lines = add_axes(form, body)
     used = find_names(*lines)
     parameters = [write_parameter(form, each) for each in _PARAMETER_TYPES if each in used]
@@ -209,14 +205,14 @@ def write_helper(form: CallForm, name: str, returns: str, doc: str,
 
 
 def call_helper(lines: Sequence[str]) -> str:
-    """The call of a helper, by the names of its own parameters."""
+    """Writes the call of a helper by the names of its own parameters."""
     head = "".join(line.strip() + " " for line in lines[:next(at for at, line in enumerate(lines) if "->" in line) + 1])
     name, _, rest = head.removeprefix("def ").partition("(")
     return f"{name}({', '.join(each for each in _PARAMETER_TYPES if f'{each}: ' in rest)})"
 
 
 def add_axes(form: CallForm, body: Sequence[str]) -> list[str]:
-    """The lines, and before them the lengths of axes that they speak of."""
+    """Writes the lines, and before them the lengths of axes that they use."""
     axes = PAGED_AXIS_LENGTHS if form.parameter_for(TABLE) else AXIS_LENGTHS[form.kind]
     axes = PACKED_AXIS_LENGTHS if form.is_packed else axes
     if form.kind is Kind.LAYER and form.arrangement.is_one:
@@ -229,7 +225,7 @@ def add_axes(form: CallForm, body: Sequence[str]) -> list[str]:
 
 
 def _unpack_shapes(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[str]:
-    """`H = query.shape[1]`; `B, H, _, _ = query.shape` where several lengths of one array are needed."""
+    """Writes `H = query.shape[1]`, or `B, H, _, _ = query.shape` where several are needed."""
     for array in dict.fromkeys(text.partition(".shape")[0] for text in axes.values() if ".shape" in text):
         own = [name for name, text in axes.items() if text.startswith(f"{array}.shape[") and text.endswith("]")]
         if len(needed & set(own)) > 1:
@@ -243,7 +239,7 @@ def _unpack_shapes(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[
 
 
 def write_arrays(form: CallForm) -> list[str]:
-    """The arrays as a call is given them, by name or by position."""
+    """Writes the arrays that a call is given, by name or by position."""
     words = templates_of(form)
     plain = "{0}.contiguous()" if form.is_contiguous else "{0}"
     lying = {name[0]: plain.format(form.arrangement.template.format(name)) for name in ARRAY_NAMES}
@@ -253,8 +249,8 @@ def write_arrays(form: CallForm) -> list[str]:
 
 
 def write_arguments(form: CallForm, at: Site = Site.CALL) -> Mapping[str, str]:
-    """What is given by name: parameters that always are, and keywords of ours, each with its expression."""
-    given = dict(form.arguments if at is Site.CALL else form.construction)
+    """Returns, by parameter, the Python of what it is always given and of our keywords."""
+    given = dict(form.given_at(at))
     for parameter in dict.fromkeys(each.parameter for each in form.bindings if each.at is at and each.parameter):
         passed = bindings_to(form, parameter)
         given[parameter] = (_write_binding(passed[0], find_default(form, parameter, at)) if len(passed) == 1
@@ -263,18 +259,17 @@ def write_arguments(form: CallForm, at: Site = Site.CALL) -> Mapping[str, str]:
 
 
 def bindings_to(form: CallForm, parameter: str) -> tuple[Binding, ...]:
-    """The keywords of ours that go to a parameter of theirs."""
+    """Returns the bindings of our keywords that share a parameter of theirs."""
     return tuple(each for each in form.bindings if each.parameter == parameter)
 
 
 def find_default(form: CallForm, parameter: str, at: Site = Site.CALL) -> str:
-    """What a parameter is given where no keyword of ours is in use: its default, unless something else always is."""
-    given = form.arguments if at is Site.CALL else form.construction
-    return given.get(parameter) or form.left_defaults.get(parameter) or "None"
+    """Returns what a parameter is given where no keyword of ours is in use."""
+    return form.given_at(at).get(parameter) or form.left_defaults.get(parameter) or "None"
 
 
 def _write_binding(passed: Binding, plain: str) -> str:
-    """The expression of a keyword, also where it is not in use."""
+    """Writes the expression of a keyword, with what is passed where it is not in use."""
     keyword, text = passed.keyword, passed.expression
     if keyword in GIVES or (keyword == STATE and text != STATE):
         return text
@@ -284,7 +279,7 @@ def _write_binding(passed: Binding, plain: str) -> str:
 
 
 def write_joint_helper(form: CallForm, parameter: str) -> list[str]:
-    """The helper for a parameter that serves several keywords of ours: a mask, a bias, the word `causal`."""
+    """Writes the helper for a parameter that serves a mask, a bias and the word `causal`."""
     passed = {each.keyword: each for each in bindings_to(form, parameter)}
     plain, array = find_default(form, parameter), templates_of(form).array_type
     body = []
@@ -299,5 +294,6 @@ def write_joint_helper(form: CallForm, parameter: str) -> list[str]:
                  "    if mask is not None:", f"        return {passed['mask'].expression}"]
     last = passed["bias"] if "bias" in passed else passed["mask"]
     returns = f"{array} | str | None" if "causal" in passed else f"{array} | None"
-    return write_helper(form, f"_{parameter}", returns, f"The value of `{parameter}`, which stands for all of these.",
+    return write_helper(form, f"_{parameter}", returns,
+                        f"The value of `{parameter}`, which stands for all of these.",
                         [*body, f"    return {_write_binding(last, plain)}"])

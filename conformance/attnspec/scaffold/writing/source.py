@@ -1,4 +1,4 @@
-"""An adapter's source, written from a form. What is tried is what is written: the search runs these very lines."""
+"""Writes an adapter's source from a form. The search runs these very lines."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ _EACH_TEXT = '''def _each(function: Callable[..., {array}]) -> Callable[..., {ar
 
 
 def write_source(form: CallForm, folder: str = "") -> str:
-    """The whole module. Its function is called `attend`.
-
-    folder: what the callee is imported from, as one goes there from the adapter's folder; empty where it is found.
+    """Writes the whole module; its function is called `attend`.  folder: what the callee is
+    imported from, relative to the adapter's folder; empty where it is found.
     """
     layer = write_layer(form) if form.is_class else []
     words = templates_of(form)
@@ -80,7 +79,7 @@ def tensors(query, key, value{more}):
 
 
 def write_tensors_source(form: CallForm) -> str:
-    """The adapter of a module of PyTorch, and a function `tensors` beside it, which gives all tensors of the module."""
+    """Writes the adapter and a function `tensors`, which gives all tensors of a PyTorch module."""
     more = ", *, params, heads" if form.kind is Kind.LAYER else ""
     return write_source(form) + _TENSORS_TEXT.format(more=more, layer=call_helper(write_layer(form)))
 
@@ -95,19 +94,18 @@ def _write_docstring(form: CallForm) -> Iterator[str]:
 
 
 def _write_joint_helpers(form: CallForm) -> Iterator[list[str]]:
-    """A helper for every parameter that serves several keywords."""
+    """Writes a helper for every parameter that serves several keywords."""
     for parameter in dict.fromkeys(each.parameter for each in form.bindings if each.parameter):
         if len(bindings_to(form, parameter)) > 1:
             yield write_joint_helper(form, parameter)
 
 
 def name_variant(variant: str) -> str:
-    """Of the function for a variant of this name."""
+    """Returns the name of the function for a variant."""
     return f"{ADAPTER_NAME}_{variant}"
 
 
 def _write_variants(form: CallForm) -> Iterator[list[str]]:
-    """The functions for its variants, each with its layer."""
     for name, variant in form.variants.items():
         layer = write_layer(variant, f"{LAYER_HELPER}_{name}") if variant.is_class else []
         yield _write_attend(variant, layer, name_variant(name),
@@ -125,15 +123,20 @@ def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME,
     returns = _write_return_type(form, array)
     body = [*_write_trees(form), *_write_layer_lines(form, layer),
             *(_write_padded(form) if form.padded_parameter else _write_answer(form))]
-    shapes = _PACKED_SHAPES if form.is_packed else _SHAPES_BY_KIND[form.kind]
-    shapes = _PAGED_SHAPES if form.parameter_for(TABLE) else shapes
-    shapes = f"{shapes[:-1]}, and the cache for the next call." if form.next_cache else shapes
-    return [*_write_decorator(form, words), *break_call(f"def {name}(", signature, f") -> {returns}:", 0),
+    shapes = _SHAPES_BY_KIND[form.kind]
+    if form.parameter_for(TABLE):
+        shapes = _PAGED_SHAPES
+    elif form.is_packed:
+        shapes = _PACKED_SHAPES
+    if form.next_cache:
+        shapes = f"{shapes[:-1]}, and the cache for the next call."
+    return [*_write_decorator(form, words),
+            *break_call(f"def {name}(", signature, f") -> {returns}:", 0),
             f'    """{says or shapes}"""', *add_axes(form, [*_write_refusals(form), *body])]
 
 
 def _write_layer_lines(form: CallForm, layer: list[str]) -> Iterator[str]:
-    """The layer, and the cache that calls fill in place."""
+    """Writes the lines that make the layer, and the cache that calls fill in place."""
     if form.kept_cache and not form.kept_cache.empty_text:
         yield from ("    if cache is None:", f"        cache = {call_helper(layer)}, 0",
                     "    layer, start = cache")
@@ -145,7 +148,6 @@ def _write_layer_lines(form: CallForm, layer: list[str]) -> Iterator[str]:
 
 
 def _write_return_type(form: CallForm, array: str) -> str:
-    """The type of what an adapter returns."""
     weighs = form.reading is not None and bool(form.reading.weights_path)
     if form.next_cache:
         return "tuple[Any, ...]" if weighs else f"tuple[{array}, Any]"
@@ -153,7 +155,7 @@ def _write_return_type(form: CallForm, array: str) -> str:
 
 
 def _write_decorator(form: CallForm, words: Sequence[str]) -> Iterator[str]:
-    """What is no array is told to the compiler."""
+    """Writes the decorator of jax.jit, which names the arguments that are no arrays."""
     static = [f'"{name}"' for name in words if name in _STATIC_NAMES]
     if form.is_compiled:
         named = f"({', '.join(static)}{',' * (len(static) == 1)})"
@@ -161,7 +163,7 @@ def _write_decorator(form: CallForm, words: Sequence[str]) -> Iterator[str]:
 
 
 def _write_refusals(form: CallForm) -> Iterator[str]:
-    """What of its parameters says nothing to the callee."""
+    """Writes what deletes unused parameters and refuses sizes that the callee does not take."""
     if form.kind is Kind.LAYER and form.arrangement.is_one:
         yield "    del key, value  # one input serves for all three"
     if form.limits.get("one_memory"):
@@ -185,7 +187,6 @@ def _write_refusals(form: CallForm) -> Iterator[str]:
 
 
 def _write_trees(form: CallForm) -> Iterator[str]:
-    """The parameters that a function is given, each as a tree."""
     for root in _list_tree_roots(form):
         inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
         holders = {path[1:]: each.partition(":")[2] for path, each in form.holders.items() if path[0] == root}
@@ -202,18 +203,18 @@ def _name_callee(form: CallForm) -> str:
 
 
 def _list_given(form: CallForm) -> Mapping[str, str]:
-    """What the call is given beside its arrays."""
+    """Returns what the call is given beside its arrays."""
     trees = {root: (form.state or {}).get((root,), f"their_{root}") for root in _list_tree_roots(form)}
     return {**trees, **write_arguments(form)}
 
 
 def _order_given(form: CallForm, given: Mapping[str, str]) -> Sequence[str]:
-    """By name, or in the order in which they have to come."""
+    """Writes arguments by name, or in the order in which they have to come."""
     return [given[name] for name in form.positional_order] if form.positional_order else write_keywords(given)
 
 
 def _write_answer(form: CallForm) -> Iterator[str]:
-    """From the call to what the adapter returns."""
+    """Writes the lines from the call to what the adapter returns."""
     reading = form.reading
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
         whole = f"{_name_callee(form)}({', '.join([*write_arrays(form), *_order_given(form, _list_given(form))])})"
@@ -229,8 +230,9 @@ def _write_answer(form: CallForm) -> Iterator[str]:
         asked = f"answer{reading.asked_path}" if reading.asked_path == reading.path else (
             f"answer{reading.asked_path} if {reading.extra_keyword} else answer{reading.path}")
         yield f"    output = {asked}"
-        yield from break_call("return (", [reading.layout.text.format("output"),
-                                           reading.weights_layout.text.format(f"answer{reading.weights_path}")],
+        yield from break_call("return (",
+                              [reading.layout.text.format("output"),
+                               reading.weights_layout.text.format(f"answer{reading.weights_path}")],
                               f") if {reading.extra_keyword} else {reading.layout.text.format('output')}")
     elif reading.layout.text == "{0}":
         yield from _write_call(form, "return ", reading.path)
@@ -240,9 +242,7 @@ def _write_answer(form: CallForm) -> Iterator[str]:
 
 
 def _write_padded(form: CallForm) -> Iterator[str]:
-    """The call with padding behind each entry, and other entries that have none before them; and what is not
-    padding.
-    """
+    """Writes the call with padding, beside unpadded entries if lengths may differ."""
     joined = templates_of(form).concatenate
     made = {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
     yield "    padding = -query[:, :1]"
@@ -260,7 +260,7 @@ def _write_padded(form: CallForm) -> Iterator[str]:
 
 
 def _write_into_destination(form: CallForm) -> Iterator[str]:
-    """The call of a function that writes its output into what it is handed."""
+    """Writes the call of a function that writes its output into an array it is handed."""
     back = form.reading.layout.text if form.reading else "{0}"
     yield f"    {_write_destination(form)}"
     yield from _write_call(form, "")
@@ -268,14 +268,13 @@ def _write_into_destination(form: CallForm) -> Iterator[str]:
 
 
 def _write_destination(form: CallForm) -> str:
-    """The array that is written into, as what is handed over lies: no number stands there before."""
+    """Writes the array to be written into, in the callee's layout and full of NaN."""
     axes = re.sub(r"\b[23][,·]", "", form.arrangement.shape.partition(")")[0][1:].replace("{L}", "T"))
     shape = ", ".join(axes.replace("D", "Dv").replace("·", " * ").split(","))
     return f"{DESTINATION} = {templates_of(form).nan_array.format(f'({shape})')}"
 
 
 def _write_with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
-    """The output, the weights if they are asked for, and the cache."""
     yield from _write_call(form, "answer = ")
     yield f"    output = answer{reading.path}"
     if reading.weights_path:
@@ -286,7 +285,7 @@ def _write_with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
 
 
 def _write_call(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
-    """The call; one for each entry of the batch where the callee knows none."""
+    """Writes the call, or one call for each batch entry where the callee knows no batch."""
     if form.arrangement.is_in_turn:
         begin, end = f"{begin}{templates_of(form).concatenate}([", f"{end} for first in range(T)], 1)"
     if not form.arrangement.mapped_axes:
@@ -298,7 +297,7 @@ def _write_call(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
 
 
 def _write_mapped(form: CallForm, begin: str, end: str) -> Iterator[str]:
-    """What differs from entry to entry goes through the map: the arrays, masks and biases."""
+    """Writes a call that maps arrays, masks and biases from entry to entry."""
     given, array = _list_given(form), templates_of(form).array_type
     inner = dict(zip(ARRAY_NAMES, write_arrays(replace(form, array_names=())), strict=False))
     outer = {name: text for name, text in given.items() if {"B", "mask", "bias"} & find_names(text)}

@@ -1,4 +1,4 @@
-"""What was found out about a form, in sentences: for whoever reads the adapter, and for a search that failed."""
+"""Describes a form in sentences, for a reader of the adapter and for a search that failed."""
 
 from __future__ import annotations
 
@@ -6,47 +6,59 @@ from collections.abc import Iterator, Mapping
 
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm
+from attnspec.scaffold.writing.lines import write_keywords
 
 _ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors",
                                       "jax": "JAX arrays"}
 
 
 def describe_arrays(form: CallForm) -> str:
-    """`torch tensors (B,T,H,D)`: how the arrays lie that it takes."""
+    """Describes the arrays that it takes: `torch tensors (B,T,H,D)`."""
     shape = form.arrangement.shape
-    ours = form.kind is Kind.LAYER and form.arrangement.is_one
-    told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
-        f"key and value {shape.replace('{L}', 'S')}"
-    one = ", one input for all three" if ours else ", one memory for both" if form.limits.get("one_memory") else ""
-    return f"{_ARRAYS_BY_LIFT[form.lift]} {told}{one}"
+    is_one = form.kind is Kind.LAYER and form.arrangement.is_one
+    told = shape.replace("{L}", "T")
+    if "{L}" in shape and not is_one:
+        told += f", key and value {shape.replace('{L}', 'S')}"
+    if is_one:
+        told += ", one input for all three"
+    elif form.limits.get("one_memory"):
+        told += ", one memory for both"
+    return f"{_ARRAYS_BY_LIFT[form.lift]} {told}"
 
 
 def describe_call(form: CallForm) -> str:
-    """A form in one sentence's part: what is called, with what, and where the output was."""
-    given = {**form.construction, **form.arguments}
-    told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
-    without = f", without its {' and '.join(form.removed_parts)}" if form.removed_parts else ""
-    path = form.reading.path if form.reading else ""
-    read = f", its output {path and f'answer{path}, '}{form.reading.layout.shape}" if form.reading else ""
-    return f"a {form.family.value} that takes {describe_arrays(form)}{told}{without}{read}"
+    """Describes a form in part of a sentence: what is called, with what, and the output."""
+    told = f"a {form.family.value} that takes {describe_arrays(form)}"
+    if given := write_keywords({**form.construction, **form.arguments}):
+        told += f", given {', '.join(given)}"
+    if form.removed_parts:
+        told += f", without its {' and '.join(form.removed_parts)}"
+    if form.reading:
+        place = f"answer{form.reading.path}, " if form.reading.path else ""
+        told += f", its output {place}{form.reading.layout.shape}"
+    return told
 
 
 def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") -> str:
-    """That a parameter is handed on as a keyword, though this stands against it. says: what it means, in words."""
+    """Says that a parameter is passed as a keyword, with this meaning, despite an objection."""
     meaning = f" ({says})" if says else ""
-    return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check says what is wrong. "
-            f"If {parameter} means something else, take it out of the adapter.")
+    return (f"Its {parameter} is handed on as `{keyword}`{meaning}, but {against}: attnspec check "
+            f"says what is wrong. If {parameter} means something else, take it out of the "
+            "adapter.")
 
 
 def describe_form(form: CallForm) -> Iterator[str]:
-    """One sentence a fact, what has to be known first at the beginning."""
+    """Describes a form, one sentence a fact, the warnings first."""
     yield from form.warnings
     named = f", as {', '.join(form.array_names)}" if form.array_names else ""
     yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
-    yield from _describe_given(form)
-    for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
-        yield _describe_binding(form, each)
+    if given := write_keywords({**form.construction, **form.arguments}):
+        yield f"Always given: {', '.join(given)}."
+    for keyword in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
+        passed = next(each for each in form.bindings if each.keyword == keyword)
+        says = f": {passed.says}" if passed.says else ""
+        yield f"`{keyword}` is its {passed.parameter}{says}."
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.variants:
@@ -55,8 +67,9 @@ def describe_form(form: CallForm) -> Iterator[str]:
     if form.is_compiled:
         yield "It runs under jax.jit."
     yield from form.remarks
-    if left := form.defaults:
-        yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
+    if form.defaults:
+        left = (f"{name}={text}" if text else name for name, text in form.defaults.items())
+        yield f"Left at their defaults: {', '.join(left)}."
 
 
 def _describe_output(form: CallForm) -> Iterator[str]:
@@ -76,22 +89,9 @@ def _describe_output(form: CallForm) -> Iterator[str]:
         yield f"It is a decoder. The cache for its next call is answer{form.cache_path}."
 
 
-def _describe_given(form: CallForm) -> Iterator[str]:
-    given = {**form.construction, **form.arguments}
-    if given:
-        yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
-
-
 def _describe_variant(form: CallForm, variant: CallForm) -> str:
-    """What is different in a variant."""
     fields, usual = ({**each.construction, **(each.config.fields if each.config else {}), **each.arguments}
                      for each in (variant, form))
     told = [f"{name}={text}" for name, text in fields.items() if usual.get(name) != text]
     has_modes = form.family in (CallableKind.TORCH, CallableKind.LAZY)
     return ", ".join([*([f"in {variant.mode.value}"] if has_modes else []), *told])
-
-
-def _describe_binding(form: CallForm, keyword: str) -> str:
-    each = next(each for each in form.bindings if each.keyword == keyword)
-    says = f": {each.says}" if each.says else ""
-    return f"`{keyword}` is its {each.parameter}{says}."
