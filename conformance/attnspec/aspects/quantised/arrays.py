@@ -1,4 +1,4 @@
-"""Scales, zero points and codes are made here by pattern, and handed over as a subject takes them."""
+"""Scales, zero points and codes are made by pattern, and handed to a subject as it takes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from attnspec.problems.problem import (
     numpy_dtype,
 )
 
-GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
+GLOBALS: Mapping[str, str] = {
+    word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
 """The second scales: by keyword, the array whose scales are all multiplied by it."""
 
 NAMES: Mapping[str, str] = {
@@ -112,8 +113,8 @@ def _first_of_page(keys: int, slots: int) -> Array:
 
 def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes, *,
                 slots: int = USUAL_SLOTS) -> Array:
-    """Return the zero points of an array at its full shape (B,H,S,D), in float32, of the granularity
-    and for the storage that the pattern of its scales names.
+    """Return the zero points of an array at its full shape (B,H,S,D), in float32, of the
+    granularity and for the storage that the pattern of its scales names.
     """
     name, granularity, _ = parts_of(scale_pattern)
     full = shape_of(ZEROS[keyword], sizes)
@@ -128,11 +129,11 @@ def _turns(random: Words) -> Array:
 
 
 def _zeros_about_middle(storage: Storage, random: Words) -> Array:
-    """Whole numbers within an eighth of the range from the middle, in the shape of the words: even and
-    odd ones by turns, and never the middle itself.
+    """Whole numbers within an eighth of the range from the middle, in the shape of the words: even
+    and odd ones by turns, and never the middle itself.
     """
     reach = min(storage.largest - storage.lowest + 1, 256) / 8
-    away = 2 * (random % np.uint32(reach)).astype(float) - reach + _turns(random)
+    away = 2.0 * (random % np.uint32(reach)) - reach + _turns(random)
     return np.asarray(storage.middle + np.where(away == 0, reach, away))
 
 
@@ -153,7 +154,8 @@ _ZERO_KINDS: Mapping[str, Callable[[Storage, Words], Array]] = {
 
 def _powers(random: Words) -> Array:
     """Powers of two from 1/4 to 4 in the shape of the words; neighbours differ."""
-    return np.ldexp(1.0, 2 * (random >> np.uint32(31)).astype(np.int32) + _turns(random).astype(np.int32) - 2)
+    exponents = 2 * (random >> np.uint32(31)).astype(np.int32) + _turns(random) - 2
+    return np.ldexp(1.0, exponents.astype(np.int32))
 
 
 def _odd(random: Words) -> Array:
@@ -172,7 +174,7 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 
 
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
-    """What makes the zero points or scales of a keyword, at the full shape of their array (B,H,S,D)."""
+    """The function that makes scales or zero points of a keyword, at the full shape (B,H,S,D)."""
     if keyword in ZEROS:
         return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
     make = global_scale if keyword in GLOBALS else scales
@@ -184,7 +186,7 @@ ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
 
 
 def settle(problem: Problem, recipe: Recipe) -> Problem:
-    """Put codes, in the problem's dtype, in the place of entries that have scales or zero points."""
+    """Put codes of the problem's dtype in the place of entries with scales or zero points."""
     slots = _slots(problem, 1)
     for keyword, name in NAMES.items():
         zero = f"{name}_zero"
@@ -203,7 +205,7 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
 
 
 def in_codes(problem: Problem, patterns: Mapping[str, str], multiple: int = 1) -> Problem:
-    """Give a problem scales and zero points by these patterns, and the nearest codes of its entries.
+    """Give a problem scales and zero points by these patterns, and the nearest codes.
 
     No code is drawn, so that the answer is much like that to the entries.
     patterns: by keyword.  multiple: the slots of a page are a multiple of it.
@@ -231,10 +233,10 @@ def _slots(problem: Problem, multiple: int) -> int:
 
 def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType, *,
              zero: Array | None = None) -> Array:
-    """Return the nearest codes of entries of any shape, with any code of the storage in one of 16 places.
+    """Return the nearest codes of entries of any shape, with any code in one of 16 places.
 
-    Where scales are not 1, entries are divided by the storage's step before. Zero points, of the same shape, are
-    added; without them, unsigned codes are those of the entries' sizes.
+    Where scales are not 1, entries are divided by the storage's step before. Zero points, of the
+    same shape, are added; without them, unsigned codes are those of the entries' sizes.
     label: names the array, so that each draws codes of its own.
     """
     name, _, kind = parts_of(pattern)
@@ -264,7 +266,7 @@ def _any_code(storage: Storage, random: Words) -> Array:
 
 
 def _inner_code(storage: Storage, random: Words) -> Array:
-    """Whole codes of the whole range, or floating-point ones of every exponent, in the shape of the words."""
+    """Whole codes of the whole range, or others of every exponent, in the shape of the words."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1
@@ -278,29 +280,24 @@ def round_to(storage: Storage, numbers: Array) -> Array:
 
     Beyond the range it is the code at its end. What is not finite stays as it is.
     """
-    return np.where(np.isfinite(numbers), nearest_codes(storage, numbers), numbers)
-
-
-def nearest_codes(storage: Storage, numbers: Array) -> Array:
-    """Round numbers of any shape to the nearest codes; infinite ones have the code at their end of the range."""
     if storage.is_whole:
         nearest = np.rint(numbers)
     else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
         exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
         nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
-    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
+    return np.where(np.isfinite(numbers), np.clip(nearest, storage.lowest, storage.largest), numbers)
 
 
 def holds(storage: Storage, numbers: Array) -> bool:
-    """Whether each number, of any shape, is a code; NaN is one of the eight-bit floating-point formats."""
+    """Whether each number, of any shape, is a code; some eight-bit formats have NaN."""
     wide = numbers.astype(np.float64)
     is_code = np.equal(round_to(storage, wide), wide)
     return bool(np.where(np.isfinite(wide), is_code, np.isnan(wide) & storage.has_nan).all())
 
 
 def misfit(problem: Problem, limits: Limits, form: InputForm = InputForm.DENSE) -> str:
-    """Say why codes and scales cannot be handed to a function of this form with these limits; empty
-    if they can. Past and new keys are looked at together.
+    """Say why codes and scales cannot be handed to a function of this form with these limits;
+    empty if they can. Past and new keys are looked at together.
     """
     return next(chain(_without_meaning(problem, limits, form), _misfits(join_past(problem), limits)), "")
 
@@ -332,8 +329,8 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
 
 
 def has_declared_blocks(recipe: Recipe, limits: Limits) -> bool:
-    """Whether scales of a recipe lie in the blocks that a subject declares, if any. Others can be handed
-    over in its blocks, too, but a fault, which is told no length, does not know where they end.
+    """Whether scales of a recipe lie in the blocks that a subject declares, if any. Others can be
+    handed over in its blocks, too, but a fault, which is told no length, does not find them.
     """
     for keyword, name in NAMES.items():
         if keyword in recipe.features:
@@ -371,7 +368,7 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
 
 
 def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]:
-    """Lay the scales and zero points (B,H,S,D) among the keywords of a call as their array lies."""
+    """Lay scales and zero points (B,H,S,D) in the keywords of a call as their array lies."""
     changed = dict(keywords)
     for name in EVERY.keys() & keywords.keys():
         value, lay = keywords[name], lays.get(EVERY[name])
@@ -382,9 +379,9 @@ def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limits: Limits,
               lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """Return the arrays (B,H,S,D) and the keywords of a call as a subject with these limits takes them:
-    codes in their storage, scales and zero points in the shape of their granularity. Where any is taken,
-    they have length 1 along the axes along which they do not differ.
+    """Return the arrays (B,H,S,D) and the keywords of a call as a subject with these limits takes
+    them: codes in their storage, scales and zero points in the shape of their granularity. Where
+    any is taken, they have length 1 along the axes along which they do not differ.
     """
     if not any(getattr(limits, f"stored_{name}") for name in INPUTS) and EVERY.keys().isdisjoint(keywords):
         return arrays, keywords
@@ -404,8 +401,8 @@ def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limit
 
 
 def _hand_over_scale(keyword: str, value: Array, limits: Limits, lay: Callable[[Array], Array] | None) -> Array:
-    """Scales or zero points (B,H,S,D) in the shape of their granularity, as their array lies, and in the
-    type that is declared for them. A second scale is ().
+    """Scales or zero points (B,H,S,D) in the shape of their granularity, as their array lies, and
+    in the type that is declared for them. A second scale is ().
     """
     if keyword in GLOBALS:
         return np.array(_with_a_first(value, {})[0, 0, 0, 0])
@@ -422,7 +419,7 @@ def _hand_over_scale(keyword: str, value: Array, limits: Limits, lay: Callable[[
 
 
 def granularity_of(limits: Limits, name: str) -> str:
-    """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
+    """Return the granularity of an array's scales, as declared or of its storage; empty: any."""
     declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
     if declared or storage is None:
         return declared
@@ -430,8 +427,8 @@ def granularity_of(limits: Limits, name: str) -> str:
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
-    """Convert codes (B,H,S,D), or as they lie in a form, to the type of their storage. Packed, they are
-    bytes of half as many features, or (B,H,S/2,D) of half as many tokens.
+    """Convert codes (B,H,S,D), or as they lie in a form, to the type of their storage. Packed,
+    they are bytes of half as many features, or (B,H,S/2,D) of half as many tokens.
     """
     stored = _cast(codes, STORAGES[name])
     return pack_nibbles(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
@@ -445,7 +442,7 @@ def _cast(codes: Array, storage: Storage) -> Array:
 
 
 def pack_nibbles(nibbles: Array, layout: str) -> Array:
-    """Pack nibbles (B,H,S,D), or as they lie in a form, two to a byte; an odd last one has 0 beside it."""
+    """Pack nibbles (B,H,S,D), or as they lie in a form, two to a byte, an odd last one with 0."""
     axis = 2 if is_along_tokens(layout) else nibbles.ndim - 1
     length = nibbles.shape[axis]
     even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(nibbles.ndim)])
@@ -457,8 +454,8 @@ def pack_nibbles(nibbles: Array, layout: str) -> Array:
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
-    """Return NumPy's dtype of a type of codes or scales, or that of ml_dtypes; raise UsageError, with
-    the way out, where an old release of it has none either.
+    """Return NumPy's dtype of a type of codes or scales, or that of ml_dtypes; raise UsageError,
+    with the way out, where an old release of it has none either.
     """
     if name in {"int8", "uint8", "float32"}:
         return np.dtype(name)
@@ -470,8 +467,10 @@ def storage_dtype(name: str) -> np.dtype[Any]:
 
 def _is_stored(scale: Array, name: str) -> bool:
     """Whether scales of any shape are numbers of the type in which they are stored."""
+    if name == "float32":
+        return True
     with np.errstate(all="ignore"):
-        return name == "float32" or bool((scale.astype(storage_dtype(name)).astype(np.float32) == scale).all())
+        return bool((scale.astype(storage_dtype(name)).astype(np.float32) == scale).all())
 
 
 def _is_of_pages(scale: Array, slots: int) -> bool:
@@ -480,7 +479,7 @@ def _is_of_pages(scale: Array, slots: int) -> bool:
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:
-    """Whether scales (B,H,S,D) differ along the granularity's axes alone, and there between blocks alone."""
+    """Whether scales (B,H,S,D) differ between blocks of the granularity alone."""
     shared = SCALE_AXES[granularity]
     for axis, length in enumerate(scale.shape):
         block = shared.get(axis, length)
@@ -505,13 +504,13 @@ def _shape_scale(scale: Array, granularity: str, lay: Callable[[Array], Array] |
 
 
 def _with_a_first(scale: Array, shared: Mapping[int, int]) -> Array:
-    """Scales (B,H,S,D) with a first one along the axes that share it, also where there are no entries."""
+    """Scales (B,H,S,D), with a first one along the axes that share it even without entries."""
     shape = tuple(length or int(axis not in shared) for axis, length in enumerate(scale.shape))
     return scale if shape == scale.shape else np.ones(shape, scale.dtype)
 
 
 def _shrink_scale(scale: Array) -> Array:
-    """Scales (B or 1,H or 1,S or 1,D or 1), with length 1 along the axes along which they are the same."""
+    """Scales (B,H,S,D), with length 1 along the axes along which they are the same."""
     for axis in range(scale.ndim):
         if scale.shape[axis] and (scale == scale.take([0], axis)).all():
             scale = scale.take([0], axis)
@@ -519,8 +518,8 @@ def _shrink_scale(scale: Array) -> Array:
 
 
 def _shrink_laid_scale(scale: Array, lay: Callable[[Array], Array]) -> Array:
-    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); the first
-    axes have length 1, too, where batch entries and keys share the scales.
+    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); the
+    first axes have length 1, too, where batch entries and keys share the scales.
     """
     heads, features = (slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
     laid = lay(scale)[..., heads, features]

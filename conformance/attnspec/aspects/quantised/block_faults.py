@@ -1,4 +1,4 @@
-"""These faults take the scale of another block, lose that of a last one, or look it up along another axis."""
+"""These faults confuse the scales of blocks, or lose that of a last one which is not full."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LEAST = 2
 
 
 def block_length(scale: Array, axis: int) -> int:
-    """Count the neighbours that share each of the scales (B,H,S,D) along an axis: all where all do."""
+    """Count the neighbours that share each of the scales (B,H,S,D) along an axis."""
     moved = np.moveaxis(scale, axis, 0)
     differs = (moved[1:] != moved[:-1]).any(axis=(1, 2, 3))
     return int(differs.argmax()) + 1 if differs.any() else scale.shape[axis]
 
 
 def _in_blocks(axis: int, change: Change, *names: str) -> Restore:
-    """A `restore` stage that changes the scales (B,H,S,D) of some arrays where blocks cut them along an axis."""
+    """A `restore` stage that changes scales (B,H,S,D) which blocks along an axis share."""
     def restore(work: PreparedCall) -> PreparedCall:
         for name in names:
             scale = getattr(work, f"{name}_scale")
@@ -47,7 +47,7 @@ def _in_blocks(axis: int, change: Change, *names: str) -> Restore:
 
 
 def _of_block_before(axis: int) -> Change:
-    """Each block has the scale of the one before it, the first one its own; of scales (B,H,S,D)."""
+    """Each block but the first has the scale of the one before it; of scales (B,H,S,D)."""
     return lambda scale, length: scale.take(np.maximum(np.arange(scale.shape[axis]) - length, 0), axis)
 
 
@@ -62,7 +62,7 @@ def _of_longer_blocks(axis: int) -> Change:
 
 
 def _of_shorter_blocks(axis: int) -> Change:
-    """Blocks are taken to be half as long, and the last scale serves the rest; of scales (B,H,S,D)."""
+    """Blocks are taken to be half as long, and the last scale serves the rest; (B,H,S,D)."""
     def change(scale: Array, length: int) -> Array:
         size = scale.shape[axis]
         return scale.take(np.minimum(np.arange(size) // max(1, length // 2) * length, size - 1), axis)
@@ -132,7 +132,7 @@ _OF_BLOCKS: Mapping[str, tuple[str, str, int, Change]] = {
     "transposed": ("Token and feature change places where the {} scale is looked up.", _FEATURE_BLOCKS, FEATURES,
                    look_up_transposed),
 }
-"""By name: story, reach, the axis along which blocks lie, and what becomes of the scales; {} is the array."""
+"""By name: story, reach, the axis of the blocks, and what becomes of the scales; {} is the array."""
 
 _LINKS: Mapping[str, str] = {
     "key_scale_lost_in_feature_tail": "https://github.com/pytorch/FBGEMM/issues/6159",
@@ -172,7 +172,7 @@ BLOCK_PANEL = tuple(
 
 
 def _by_blocks(work: PreparedCall) -> PreparedCall:
-    """Key codes stay where blocks of features have scales: the products of each block are scaled."""
+    """Key codes stay where scales are of blocks of features: their products are scaled."""
     scale, zero = work.key_scale, work.key_zero
     if scale is None or zero is not None or len(_borders(scale)) <= LEAST:
         return sound.restore(work)

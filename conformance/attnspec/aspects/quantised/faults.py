@@ -52,7 +52,7 @@ def _with_codes(change: Change, *names: str) -> Restore:
 
 
 def _exchange_scales(one: str, other: str) -> Restore:
-    """A `restore` stage in which two arrays have each other's scales, repeated where they are too few."""
+    """A `restore` stage in which two arrays have each other's scales, repeated if too few."""
     def restore(work: PreparedCall) -> PreparedCall:
         exchanged = work
         for name, source in ((one, other), (other, one)):
@@ -125,7 +125,7 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
         "The {} scale is 1 % too large, as from a table of rounded constants.", _ANY,
         lambda scale: scale * 1.01, {}),
 }
-"""By name: story, reach, what becomes of the scales, and where nothing can be told; {} is the array."""
+"""By name: story, reach, change of the scales, and where nothing shows; {} is the array."""
 
 
 def _of_scales() -> Iterator[Fault]:
@@ -265,7 +265,7 @@ _OF_TWO = (
 
 
 def _fold_scales(work: PreparedCall) -> PreparedCall:
-    """Codes stay where their scale is one for all features: it is multiplied in behind each product."""
+    """Codes stay where all features share a scale, which is multiplied in behind each product."""
     names = (f"{name}_scale" for name in ("key", "value"))
     folded = {name: scale for name in names if is_one_for_features(scale := getattr(work, name))}
     return sound.restore(work.but(**dict.fromkeys(folded))).but(**folded)
@@ -285,7 +285,7 @@ def _folded_values(weights: Array, work: PreparedCall) -> Array:
 
 
 def _in_query(work: PreparedCall) -> PreparedCall:
-    """The key scale is multiplied into the query where all keys share it; else keys are dequantised."""
+    """The key scale is multiplied into the query where all keys share it."""
     scale = work.key_scale
     if scale is None or bool((scale != scale[:, :, :1]).any()):
         return sound.restore(work)

@@ -1,6 +1,6 @@
-"""These faults of backward passes lose the scales and zero points of codes in gradients of what attends beside them.
+"""These faults of backward passes lose scales and zero points in gradients beside codes.
 
-What is handed over as codes has no gradient; what attends with them has. The forward pass beside each is right.
+What comes as codes has no gradient; what attends with them has. The forward passes are right.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def _backward_fault(name: str, keyword: str, story: str, reach: str, *, read: Re
 
 
 def _read_as(known: BackwardValues, array: str, read: Reread) -> Array:
-    """Query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) of a call that is read in another way; a sink's are 0."""
+    """The query, key or value (B,H,S,D) of a call that is read in another way; a sink's are 0."""
     work = forward.prepare(read(known.taken.call))
     numbers, whole = getattr(work, array).astype(known.taken.wide), getattr(known.taken, array)
     return np.pad(numbers, [(0, long - short) for long, short in zip(whole.shape, numbers.shape, strict=True)])
 
 
 def _last_product_with(array: str, read: Reread) -> Edits:
-    """The last product of the other array's gradient is with this array as `read` gives it; all else is right."""
+    """The last product of the other gradient is with this array as `read` gives it."""
     if array == "key":
         return {"query_keys": lambda _, known: _read_as(known, "key", read)}
     return {"key_queries": lambda _, known: _read_as(known, "query", read)}
@@ -52,7 +52,7 @@ def _take_first(axis: int) -> Change:
 
 
 def _exchange_scales(call: HandedOver) -> HandedOver:
-    """The first scale of the values for all keys, and the other way round, where there are both."""
+    """All keys have the first scale of the values, and the other way round."""
     if call.key_scale is None or call.value_scale is None:
         return call
     key, value = np.asarray(call.key_scale)[..., :1], np.asarray(call.value_scale)[..., :1]

@@ -1,4 +1,4 @@
-"""Kernels that quantise inside make codes of what they are given; the right ones here do so in different ways."""
+"""Kernels that quantise inside make codes of their entries; those here do so in right ways."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Store = Callable[[Array, str, str], Array]
 
 
 def largest_of(numbers: Array, granularity: str) -> Array:
-    """Return the largest of the numbers (B,H,S,D) that share a scale, 0 where there is none. An axis
-    along which all share it has length 1.
+    """Return the largest of the numbers (B,H,S,D) that share a scale, 0 where there is none. An
+    axis along which all share it has length 1.
     """
     shared = scale_axes(granularity)
     alike = tuple(axis for axis in range(4) if axis not in shared)
@@ -43,8 +43,8 @@ def largest_of(numbers: Array, granularity: str) -> Array:
 
 
 def quantise_entries(entries: Array, storage: str, granularity: str) -> Coded:
-    """Return codes of entries (B,H,S,D) and their scale, the largest entry of a block over the largest
-    code, 1 for zeros; a format of blocks rounds it.
+    """Return codes of entries (B,H,S,D) and their scale, the largest entry of a block over the
+    largest code, 1 for zeros; a format of blocks rounds it.
     """
     size, codes = np.abs(entries), STORAGES[storage]
     largest = largest_of(size, granularity)
@@ -58,7 +58,7 @@ def quantise_entries(entries: Array, storage: str, granularity: str) -> Coded:
 
 
 def codes_under(entries: Array, storage: str, scale: Array) -> Array:
-    """Return codes of entries (B,H,S,D) under scales that broadcast to them; a scale of 0 counts as 1."""
+    """Return codes of entries (B,H,S,D) under scales that broadcast to them; 0 counts as 1."""
     return nearest(entries / one_for_zero(scale), storage)
 
 
@@ -68,26 +68,24 @@ def one_for_zero(scale: Array) -> Array:
 
 
 def power_below(largest: Array, storage: str) -> Array:
-    """Return the power of two by which the largest entry, of any shape, has the exponent of the largest
-    code; 0 for 0.
-    """
+    """Return the power of two that gives entries of any shape the largest code's exponent."""
     exponent = np.frexp(largest)[1] - np.frexp(STORAGES[storage].largest)[1]
     return np.where(largest == 0, 0, np.ldexp(np.ones_like(largest), exponent)).astype(largest.dtype)
 
 
 def power_above(largest: Array, storage: str) -> Array:
-    """Return the least power of two by which the largest entry, of any shape, is not clipped; 0 for 0."""
+    """Return the least power of two by which the largest entry, of any shape, is not clipped."""
     below = power_below(largest, storage)
     return np.where(largest > below * largest.dtype.type(STORAGES[storage].largest), 2 * below, below)
 
 
 def second_scale(size: Array, storage: str) -> Array:
-    """Return the second scale (1,1,1,1) of entries of these sizes (B,H,S,D): 448 serves the largest."""
+    """Return the second scale (1,1,1,1) of entries of these sizes (B,H,S,D)."""
     return size.max(initial=0, keepdims=True) / size.dtype.type(STORAGES[storage].largest) / size.dtype.type(448)
 
 
 def narrow_scale(scale: Array, second: Array) -> Array:
-    """Round scales of any shape to E4M3 in units of a second one (1,1,1,1), and multiply it in again."""
+    """Round scales of any shape to E4M3 in units of a second one (1,1,1,1)."""
     return nearest(scale / one_for_zero(second), "float8_e4m3fn") * second
 
 
@@ -97,7 +95,7 @@ def nearest(numbers: Array, storage: str) -> Array:
 
 
 def read_back(entries: Array, storage: str, granularity: str) -> Array:
-    """Store entries (B,H,S,D) and read them back: codes, less a zero point if they have no sign, times scales."""
+    """Store entries (B,H,S,D) in a storage by a granularity, and read them back."""
     if STORAGES[storage].is_unsigned:
         codes, scale, zero = coded_range(entries, storage, granularity)
         return (codes - zero) * scale
@@ -108,8 +106,8 @@ def read_back(entries: Array, storage: str, granularity: str) -> Array:
 def coded_range(entries: Array, storage: str, granularity: str) -> tuple[Array, Array, Array]:
     """Return unsigned codes of entries (B,H,S,D), their scale and their zero point.
 
-    The scale is the range of a block over the largest code, 1 for a block of one number. The zero point
-    is the least entry in codes, with the sign turned.
+    The scale is the range of a block over the largest code, 1 for a block of one number. The zero
+    point is the least entry in codes, with the sign turned.
     """
     least, largest = -largest_of(-entries, granularity), largest_of(entries, granularity)
     scale = one_for_zero((largest - least) / entries.dtype.type(STORAGES[storage].largest))
@@ -144,7 +142,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def keep_codes(work: PreparedCall, storage: str, **granularities: str) -> PreparedCall:
-    """Put codes in the place of some arrays (B,H,S,D), by array with a granularity; their scales stand beside."""
+    """Put codes in the place of arrays (B,H,S,D), by granularities, with scales beside them."""
     for name, granularity in granularities.items():
         codes, scale = quantise_entries(getattr(work, name), storage, granularity)
         work = work.but(**{name: codes, f"{name}_scale": scale})
@@ -183,7 +181,7 @@ def _scaled_output(output: Array, work: PreparedCall) -> Array:
 
 
 def _keep_key_range(work: PreparedCall) -> PreparedCall:
-    """Codes of keys, whose scale and zero point by token stand beside them; values are read back."""
+    """Codes of keys stand with scale and zero point by token; values are read back."""
     work = stored_by(value="uint8 by token")(work)
     with np.errstate(all="ignore"):  # a token that holds NaN
         codes, scale, zero = coded_range(work.key, "uint8", "token")
@@ -191,7 +189,7 @@ def _keep_key_range(work: PreparedCall) -> PreparedCall:
 
 
 def _zeros_off_products(work: PreparedCall, factor: float) -> Array:
-    """Products (B,H,T,S) of queries and codes of keys, less the products with zero points, times the scales."""
+    """Products (B,H,T,S) with codes of keys, less those with zero points, times the scales."""
     assert work.key_scale is not None
     assert work.key_zero is not None
     scale, zero = (sound.group(each, work.shape[1]).swapaxes(-1, -2) for each in (work.key_scale, work.key_zero))
@@ -232,7 +230,7 @@ def _mean_put_back(work: PreparedCall, factor: float) -> Array:
 
 
 def stored_weights(storage: str, factor: float, *, sums_codes: bool = False) -> Softmax:
-    """A `softmax` stage that makes weights of logits (B,H,T,S), and stores exponentials times a factor.
+    """A `softmax` stage that stores exponentials of logits (B,H,T,S), times a factor, as weights.
 
     They are divided by the sum of the exponentials, or of their codes.
     """
@@ -245,7 +243,7 @@ def stored_weights(storage: str, factor: float, *, sums_codes: bool = False) -> 
 
 
 def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Weights (B,H,T,S) of one pass over blocks of 16 keys: each is stored relative to the maximum so far."""
+    """Weights (B,H,T,S) of one pass over 16 keys at a time, relative to the maximum so far."""
     top = np.full((*logits.shape[:3], 1), -np.inf, logits.dtype)
     weights, total, factor = np.zeros_like(logits), np.zeros_like(top), logits.dtype.type(256)
     for start in range(0, logits.shape[3], 16):
@@ -267,7 +265,7 @@ def _under_powers_above(entries: Array, storage: str, granularity: str) -> Array
 
 
 def _scaled_query_in_blocks(work: PreparedCall) -> PreparedCall:
-    """Codes of query and key in MXFP8 with their scales beside them; log2(e) is multiplied into the query."""
+    """Codes of query and key in MXFP8 stand with their scales; log2(e) is in the query."""
     work = sound.restore(work)
     with np.errstate(all="ignore"):  # a block that holds NaN
         work = work.but(query=work.query * work.query.dtype.type(np.log2(np.e)))
@@ -275,7 +273,7 @@ def _scaled_query_in_blocks(work: PreparedCall) -> PreparedCall:
 
 
 def _block_by_block(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S): products of each block of 32 features, times both scales; log2(e) is taken out."""
+    """Logits (B,H,T,S): products of 32 features each, times both scales, over log2(e)."""
     assert work.query_scale is not None
     assert work.key_scale is not None
     scale, wide = sound.group(work.key_scale, work.shape[1]), work.query.dtype
@@ -290,14 +288,14 @@ def _block_by_block(work: PreparedCall, factor: float) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedCache:
-    """Codes and scales of keys (B,Hkv,S,D) and values (B,Hkv,S,Dv), each token with a scale of its own."""
+    """Codes and scales of keys (B,Hkv,S,D) and values (B,Hkv,S,Dv), by token."""
 
     key: Coded
     value: Coded
 
 
 def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
-    """Append the keys (B,Hkv,S,D) and values (B,Hkv,S,Dv) of a call to a cache; what it holds stays as it is."""
+    """Append the keys and values (B,Hkv,S,D) of a call to a cache, which stays as it is."""
     wide = np.result_type(np.float32, call.key.dtype)
     new = (quantise_entries(array.astype(wide), "int8", "token") for array in (call.key, call.value))
     if held is None:
@@ -317,7 +315,7 @@ def decode_cache(cache: CodedCache) -> dict[str, Array]:
 
 def decoder_of(keep: Callable[[Any, HandedOver], Any], read: Callable[[Any], Mapping[str, Array]],
                ) -> Callable[[], Attend]:
-    """A maker of decoders that attend to what they have stored, the keys (B,Hkv,S,D) of their own call among it."""
+    """A maker of decoders that attend to the keys (B,Hkv,S,D) and values that they have stored."""
     def answer(call: HandedOver) -> Answer:
         cache = keep(call.cache, call)
         numbers = read(cache)

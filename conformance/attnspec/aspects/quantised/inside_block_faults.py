@@ -1,4 +1,4 @@
-"""These faults are of kernels that make MX and NVFP4 inside: their scales are off, lost, or another block's."""
+"""These faults of kernels that make MX and NVFP4 inside change, lose or confuse scales."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FEATURES = 3
 
 
 def _read_by_scale(change: Change) -> Store:
-    """Codes are made by the scale of their block, and read back by what becomes of it, (B,H,S,D)."""
+    """Codes are read back by what a change makes of their scale (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
         codes, scale = quantise_entries(entries, storage, granularity)
         return codes * change(np.broadcast_to(scale, entries.shape)).astype(codes.dtype)
@@ -66,7 +66,7 @@ def _without_second(entries: Array, storage: str, granularity: str) -> Array:
 
 
 def _second_of_first_head(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the second scale is taken from the first head, and scales beyond 448 are clipped."""
+    """(B,H,S,D): the second scale is that of the first head; scales beyond 448 are clipped."""
     scale = largest_of(np.abs(entries), granularity) / entries.dtype.type(STORAGES[storage].largest)
     scale = narrow_scale(scale, second_scale(np.abs(entries[:, :1]), storage))
     return codes_under(entries, storage, scale) * scale
@@ -79,7 +79,7 @@ def _second_left_out(entries: Array, storage: str, granularity: str) -> Array:
 
 
 def _lose_halves(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the code of 1/2, the subnormal one of E2M1, is lost: what is nearest to it becomes 0 or 1."""
+    """(B,H,S,D): the subnormal code of 1/2 is lost: what is nearest to it becomes 0 or 1."""
     codes, scale = quantise_entries(entries, storage, granularity)
     whole = np.rint(np.abs(entries / one_for_zero(scale)))
     codes = np.where(np.abs(codes) == 0.5, np.copysign(whole, codes), codes)

@@ -1,4 +1,4 @@
-"""These faults are of kernels that quantise inside: they cut codes off, or lose, keep or confuse scales."""
+"""These faults of kernels that quantise inside cut codes off, or lose, keep or confuse scales."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _storing(store: Store, *names: str, formats: Mapping[str, str] = _INT8) -> C
 
 
 def _by_scale(change: Callable[[Array], Array]) -> Store:
-    """Codes are made by the scale of their block, and read back by what a change makes of it (B,H,S,D)."""
+    """Codes are read back by what a change makes of their scale (B,H,S,D)."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
         codes, scale = quantise_entries(entries, storage, granularity)
         return codes * change(scale).astype(codes.dtype)
@@ -93,7 +93,7 @@ def _first_entry(entries: Array, storage: str, granularity: str) -> Array:
 
 
 def _signed_largest(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): the largest entry, not the largest size, decides the scale, and there is no zero point."""
+    """(B,H,S,D): the largest entry, not the largest size, decides the scale."""
     largest = largest_of(np.maximum(entries, 0), granularity)
     scale = one_for_zero(largest / entries.dtype.type(STORAGES[storage].largest))
     return nearest(entries / scale, storage) * scale
@@ -157,7 +157,7 @@ def _by_range(change: Callable[[Ranged], Ranged]) -> Store:
 
 
 def _zero_in_codes(entries: Array, storage: str, granularity: str) -> Array:
-    """(B,H,S,D): a zero point is kept as a code, and cut off where entries of a block have one sign."""
+    """(B,H,S,D): a zero point is kept as a code, and cut off in blocks of one sign."""
     _, scale, zero = coded_range(entries, storage, granularity)
     zero = nearest(zero, storage)
     return (nearest(entries / scale + zero, storage) - zero) * scale
@@ -171,7 +171,7 @@ def _exchange_scales(work: PreparedCall) -> PreparedCall:
 
 
 def _fit_scales(scale: Array, shape: tuple[int, ...]) -> Array:
-    """Scales of another array (B,H,S,1) for this shape: repeated where they are too few, 1 for none."""
+    """Scales of another array (B,H,S,1) for this shape: repeated if too few, 1 for none."""
     for axis in (1, 2):
         length = scale.shape[axis]
         if not length:
@@ -181,7 +181,7 @@ def _fit_scales(scale: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _smoothing(mean_of: Callable[[Array], Array]) -> Restore:
-    """A `restore` stage that subtracts a mean from keys (B,Hkv,S,D) before they are stored, and adds none later."""
+    """A `restore` stage that subtracts a mean from keys (B,Hkv,S,D) before they are stored."""
     def restore(work: PreparedCall) -> PreparedCall:
         work = stored_by(query=_INT8["query"])(work)
         return work.but(key=read_back(work.key - mean_of(work.key), "int8", "token"))
@@ -212,7 +212,7 @@ def _keep_logit_codes(work: PreparedCall) -> PreparedCall:
 
 
 def _weights(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
-    """A `softmax` stage that changes the exponentials of logits (B,H,T,S), and divides them by their sum before."""
+    """A `softmax` stage that changes the exponentials of logits (B,H,T,S) behind their sum."""
     def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
         powers = sound.exponentials(logits)
         total = powers.sum(axis=-1, keepdims=True)
@@ -245,7 +245,7 @@ def _under_last(codes: Array, scale: Array, new: int) -> Coded:
 
 
 def _first_call_scale(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
-    """Tokens that are decoded are stored by the scale of the first token, as codes that are clipped."""
+    """Tokens that are decoded are stored by the scale of the first, and clipped."""
     cache = coded_cache(held, call)
     if held is None or not held.key[1].shape[2]:
         return cache
@@ -253,7 +253,7 @@ def _first_call_scale(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN40
 
 
 def _of_last_sequence() -> Attend:
-    """A decoder whose scale for the first token is that of the sequence before, wherever it fits."""
+    """A decoder whose scale for the first token is that of the sequence before."""
     last: list[Array] = []
 
     def keep(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
@@ -282,6 +282,8 @@ _ANY, _TOKENS = "any entries", "tokens that differ in size"
 _RANGES = {"key": "uint8 by token", "value": "uint8 by token"}
 _FLOAT8 = {"value": "float8_e4m3fn by head"}
 _CACHE = {"key": "int8 by token", "value": "int8 by token"}
+_LOGITS = {"query": "int8 by token", "key": "int8 by token"}
+_SMOOTHED = {"query": "int8 by token", "key": "int8 by token smoothed"}
 _P8 = {"stored_weights": "float8_e4m3fn times 256"}
 
 
@@ -340,8 +342,7 @@ _OF_CODES = (
     _fault("in_four_bits", "Values that are said to be in INT8 are in INT4.", "entries of more than 3 bits",
            _storing(_of_other_storage("int4"), "value"), _words(_INT8)),
     _fault("products_in_16_bits", "Products of codes are summed in int16, and wrap.", "D > 2",
-           staged(restore=_keep_logit_codes, logits=_products_in_16_bits),
-           _words({"query": "int8 by token", "key": "int8 by token"})),
+           staged(restore=_keep_logit_codes, logits=_products_in_16_bits), _words(_LOGITS)),
 )
 
 _OF_RANGES = (
@@ -361,17 +362,14 @@ _OF_RANGES = (
 
 _OF_MEANS = (
     _fault("mean_of_blocks", "The mean of every four keys is taken off, as if it were common to all.", "S > 4",
-           staged(restore=_smoothing(_mean_of_blocks)),
-           _words({"query": "int8 by token", "key": "int8 by token smoothed"})),
+           staged(restore=_smoothing(_mean_of_blocks)), _words(_SMOOTHED)),
     _fault("mean_of_features", "The mean of each key's own features is taken off.", "keys whose features have a mean",
-           staged(restore=_smoothing(lambda keys: keys.mean(axis=3, keepdims=True))),
-           _words({"query": "int8 by token", "key": "int8 by token smoothed"})),
+           staged(restore=_smoothing(lambda keys: keys.mean(axis=3, keepdims=True))), _words(_SMOOTHED)),
 )
 
 BESIDE_LSE = (
     _fault("mean_not_put_back", "The log-sum-exp is that of the keys without their mean.", "a log-sum-exp is returned",
-           staged(restore=_smoothing(mean_of_keys)),
-           _words({"query": "int8 by token", "key": "int8 by token smoothed"}), stage="return_lse"),
+           staged(restore=_smoothing(mean_of_keys)), _words(_SMOOTHED), stage="return_lse"),
 )
 """Wrong ones that show in a log-sum-exp alone."""
 
@@ -389,20 +387,23 @@ _OF_WEIGHTS = (
            staged(softmax=stored_weights("float8_e5m2", 256)), _words({}, **_P8)),
 )
 
+
+def _cache_fault(name: str, story: str, reach: str, make: Callable[[], Attend]) -> Fault:
+    """A fault of a decoder that declares what its cache stores."""
+    return _fault(f"cache_{name}", story, reach, make, _words(_CACHE), form=InputForm.DECODER,
+                  claims=(QUANTISED_CACHE,))
+
+
 _OF_CACHES = (
-    _fault("cache_stored_again", "All that a cache holds is stored anew at every step, by one scale for each head.",
-           "a past that came in several calls, tokens that differ in size", decoder_of(_stored_again, decode_cache),
-           _words(_CACHE), form=InputForm.DECODER,
-           claims=(QUANTISED_CACHE,)),
-    _fault("cache_rescaled", "The scale of a new token is written over those of the old ones.",
-           f"a past, {_TOKENS}", decoder_of(_rescale_old_tokens, decode_cache), _words(_CACHE), form=InputForm.DECODER,
-           claims=(QUANTISED_CACHE,)),
-    _fault("cache_scale_of_last_sequence", "The scales of a sequence are those of the one before, nudged.",
-           "a sequence after another", _of_last_sequence, _words(_CACHE), form=InputForm.DECODER,
-           claims=(QUANTISED_CACHE,)),
-    _fault("cache_scale_of_first_token", "Tokens that are decoded are stored by the scale of the first.",
-           f"a past, {_TOKENS}", decoder_of(_first_call_scale, decode_cache), _words(_CACHE), form=InputForm.DECODER,
-           claims=(QUANTISED_CACHE,)),
+    _cache_fault("stored_again", "All that a cache holds is stored anew at every step, by one scale for each head.",
+                 "a past that came in several calls, tokens that differ in size",
+                 decoder_of(_stored_again, decode_cache)),
+    _cache_fault("rescaled", "The scale of a new token is written over those of the old ones.",
+                 f"a past, {_TOKENS}", decoder_of(_rescale_old_tokens, decode_cache)),
+    _cache_fault("scale_of_last_sequence", "The scales of a sequence are those of the one before, nudged.",
+                 "a sequence after another", _of_last_sequence),
+    _cache_fault("scale_of_first_token", "Tokens that are decoded are stored by the scale of the first.",
+                 f"a past, {_TOKENS}", decoder_of(_first_call_scale, decode_cache)),
 )
 
 INSIDE_FAULTS = (*_of_scales(), *_OF_CODES, *_OF_RANGES, *_OF_MEANS, *_OF_WEIGHTS, *_OF_CACHES)

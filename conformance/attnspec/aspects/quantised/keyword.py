@@ -1,4 +1,4 @@
-"""Quantised attention has these keywords: for each array a scale, a zero point and a second scale."""
+"""Quantised attention has for each array a scale, a zero point and a second scale."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from attnspec.core.keyword import (
 from attnspec.core.nouns import Kind
 
 POOL = "quantised"
-"""The pool of clauses about codes, which do not count towards what the clauses of other pools meet."""
+"""The pool of clauses about codes, which do not count where other pools are counted."""
 
 QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
-"""The profiles of functions and of decoders which say that they store what they are given as codes."""
+"""The profiles of functions, and of decoders, that say that they store entries as codes."""
 
 PROFILES: Mapping[str, str] = {
     QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
@@ -46,12 +46,12 @@ SCALE_KINDS: Mapping[ScaleKind, str] = {
     "ones": "1 everywhere: the codes are the numbers",
     "with_zero": "as powers; every third is 0",
 }
-"""The kinds of scales. But for `ones`, neighbours differ, so that the first one does not serve all."""
+"""The kinds of scales. But for `ones`, neighbours differ: the first one does not serve all."""
 USUAL_KINDS: tuple[ScaleKind, ...] = ("powers", "odd")
 
 SEPARATOR = "/"
 _KINDS_OF: Mapping[str, tuple[ScaleKind, ...]] = {"float8_e8m0fnu": ("powers", "ones")}
-"""By the type of scales, the kinds that it can hold, where it cannot hold all: E8M0 has exponents alone."""
+"""By the type of scales, their kinds where it cannot hold all: E8M0 has exponents alone."""
 
 
 def _kinds_of(storage: Storage) -> tuple[ScaleKind, ...]:
@@ -69,7 +69,7 @@ def _describe_patterns() -> Iterator[tuple[str, str]]:
 
 
 PATTERNS: Mapping[str, str] = dict(_describe_patterns())
-"""By name, `int8/head/odd`: the storage of the codes, how many share a scale, and the kind of scales."""
+"""By name, `int8/head/odd`: the storage of the codes, the granularity and kind of the scales."""
 
 SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())
 """The shapes that scales may have; N is the length of a block."""
@@ -93,7 +93,7 @@ ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
     "extreme": "the least and the largest code by turns",
     "none": "0 everywhere",
 }
-"""The patterns of zero points, which have the granularity of their scale, and lie in the range of its storage."""
+"""The patterns of zero points, in the range of the storage, of the granularity of the scale."""
 USUAL_ZEROS: tuple[ZeroPattern, ...] = ("spread", "fraction")
 
 GLOBAL_PATTERNS: Mapping[GlobalScalePattern, str] = {
@@ -114,21 +114,21 @@ def parts_of(pattern: str) -> tuple[str, str, str]:
 
 
 def _check(name: str) -> str:
-    """Return a pattern as YAML gives it; raise SpecError, with the nearest, for one that does not exist."""
+    """Return a pattern that YAML gives; raise SpecError, with the nearest, if there is none."""
     if name not in PATTERNS:
         raise SpecError.unknown("pattern of scales", name, PATTERNS)
     return name
 
 
 def _read(text: str) -> str:
-    """Return a pattern as a recipe writes it; raise ValueError, with the nearest, for one that does not exist."""
+    """Return a pattern that a recipe writes; raise ValueError, with the nearest, for none."""
     if text not in PATTERNS:
         raise ValueError(f"{text} names no pattern of scales.{hint(text, PATTERNS)}".rstrip("."))
     return text
 
 
 def _misfit(array: str, limits: KeywordLimits, scale: Any) -> str:  # noqa: ANN401  (a pattern or an array)
-    """Why a subject with these limits does not take a pattern of scales; empty of an array, and where it does."""
+    """Why a subject with these limits does not take a pattern of scales; empty if it may."""
     if not isinstance(scale, str):
         return ""
     storage, granularity, _ = parts_of(scale)
@@ -141,12 +141,12 @@ def _misfit(array: str, limits: KeywordLimits, scale: Any) -> str:  # noqa: ANN4
 
 
 def _comes_with(limits: KeywordLimits) -> frozenset[str]:
-    """The scales that each call has: a function that takes codes in their storage takes no other numbers there."""
+    """The scales that each call has: a function of stored codes takes no other numbers."""
     return frozenset(f"{array}_scale" for array in ("query", "key", "value") if getattr(limits, f"stored_{array}"))
 
 
 def _zero_misfit(limits: KeywordLimits, zero: Any) -> str:  # noqa: ANN401  (a pattern or an array)
-    """Why a subject with these limits does not take a pattern of zero points; empty where it does."""
+    """Why a subject with these limits does not take a pattern of zero points; else empty."""
     if isinstance(zero, str) and zero == "fraction" and limits.zeros == "codes":
         return "only zero points that are codes"
     return ""
@@ -223,8 +223,8 @@ KEYWORDS = (
 )
 
 def even_axes(limits: KeywordLimits) -> tuple[str, ...]:
-    """List the axes whose length has to be even: a subject cannot tell it from its packed arrays, and no
-    other array that it is handed has them.
+    """List the axes whose length has to be even: a subject cannot tell it from its packed arrays,
+    and no other array that it is handed has them.
     """
     tokens, features = set[str](), set[str]()
     for array in ("query", "key", "value"):

@@ -1,4 +1,4 @@
-"""The limits say what a function may declare of the codes and scales that it takes, and which make no sense."""
+"""The limits say what a function may declare of its codes and scales, and what makes no sense."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def find_nonsense(limits: KeywordLimits, said: Collection[str]) -> tuple[str, st
 
 
 def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> str:
-    """Say what is wrong where codes of an array are declared, and the function `name` takes no scale of
-    them; empty where nothing is. taken: its keywords.
+    """Say what is wrong where codes of an array are declared, and the function `name` takes no
+    scale of them; empty where nothing is. taken: its keywords.
     """
     for array in ARRAYS:
         names = (f"stored_{array}", f"{array}_scales", f"packed_{array}")
@@ -68,17 +68,14 @@ def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> st
 
 
 def find_unsaid(profile: str, words: Collection[str]) -> str:
-    """Say why clauses of a profile do not apply to who declares these words; empty if they may.
-
-    words: those of precision classes.
-    """
+    """Say why clauses of a profile do not bind who declares these precision words; else empty."""
     if profile == QUANTISES and _INSIDE_WORDS.isdisjoint(words):
         return "it does not say that it quantises what it is given (docs/quantised.md)"
     return ""
 
 
 def describe_handed(limits: KeywordLimits) -> Iterator[str]:
-    """Describe the codes and scales that a function with these limits takes, each with the limit that says so."""
+    """Describe the codes and scales that a function takes, each with the limit that says so."""
     for array in ARRAYS:
         stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
         if stored:

@@ -1,4 +1,4 @@
-"""These faults read exponents of microscaling formats wrongly, lose second scales, or misread E2M1."""
+"""These faults misread exponents of microscaling formats or E2M1, or lose second scales."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def _with_e2m1(change: Change, *names: str) -> Restore:
-    """A `restore` stage that changes the codes (B,H,S,D) of some arrays where all are of E2M1, halves too."""
+    """A `restore` stage that changes codes (B,H,S,D) which are all of E2M1, halves too."""
     def restore(work: PreparedCall) -> PreparedCall:
         for name in names:
             codes = getattr(work, name)

@@ -1,6 +1,7 @@
-"""These faults lose or misplace scales beside other keywords: a past, sinks, a bias, a log-sum-exp.
+"""These faults lose or misplace scales beside other keywords, such as a past or sinks.
 
-The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where some are past.
+The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where
+some are past.
 """
 
 from __future__ import annotations

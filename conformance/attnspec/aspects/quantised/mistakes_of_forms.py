@@ -1,7 +1,7 @@
-"""These faults read the scales of packed, paged or cached codes from another place, call or sequence.
+"""These faults read the scales of packed, paged or cached codes from elsewhere.
 
-Each fault changes the scales as they lie in its form; then codes are dequantised, and a right function of the form
-follows. So a fault is as wrong as its scales are, and no more.
+Each fault changes the scales as they lie in its form; then codes are dequantised, and a right
+function of the form follows. So a fault is as wrong as its scales are, and no more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import CACHED_INPUTS, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]
-"""Other scales (S,Hkv,D), made from those of packed keys and the borders of queries and of keys (B+1,)."""
+"""Other scales (S,Hkv,D), made from those of packed keys and the borders (B+1,) of both."""
 
 
 def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
@@ -42,7 +42,7 @@ def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
         inner = with_entries_read(packed_attention()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences give the output (T,H,Dv)."""
+            """Query (T,H,D), key (S,Hkv,D) and value (S,Hkv,Dv) give the output (T,H,Dv)."""
             whole = whole_array(keywords, keyword, {"key": key, "value": value}[EVERY[keyword]])
             if whole is None or not whole.size:
                 return inner(query, key, value, **keywords)
@@ -53,7 +53,7 @@ def _make_packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
 
 
 def _places(borders: Array) -> tuple[Array, Array]:
-    """(N,) twice, of borders (B+1,): the number of each token's sequence, and the first place of it."""
+    """(N,) twice, of borders (B+1,): each token's sequence, and the first place of that."""
     number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
     return number, borders[:-1][number]
 
@@ -99,7 +99,7 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 
 
 def _make_paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
-    """A maker of functions that look up scales or zero points of keys or values in other pages than codes."""
+    """A maker of functions that look scales or zero points up in other pages than codes."""
     look = gather_from(find)
 
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
@@ -115,13 +115,13 @@ def _make_paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
 
 
 def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
-    """By keyword, the scales and zero points of keys and values in the shape of these (B,Hkv,S,·)."""
+    """By keyword, scales and zero points of keys and values in their shape (B,Hkv,S,·)."""
     return {keyword: whole_array(call.given, keyword, getattr(call, array)) for keyword, array in EVERY.items()
             if array in CACHED_INPUTS}
 
 
 def _pages_by(change: Callable[[PageTable], Array]) -> FindSlots:
-    """Scales lie by another table, any shape, whose pages are taken modulo those that there are."""
+    """Scales lie by another table, any shape, modulo the pages that there are."""
     return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
 
 
@@ -165,8 +165,8 @@ _PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedCodes:
-    """Codes (B,Hkv,P,·) of earlier calls by array, and by keyword their scales and zero points, of the
-    same shape; None where no call had any.
+    """Codes (B,Hkv,P,·) of earlier calls by array, and by keyword their scales and zero points, of
+    the same shape; None where no call had any.
     """
 
     codes: Mapping[str, Array]
@@ -179,8 +179,8 @@ class CachedCodes:
 
 
 def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
-    """A maker of decoders that cache codes and scales side by side. Behind a cache they read what a
-    change makes of the scales (B,Hkv,S,·) of its keyword.
+    """A maker of decoders that cache codes and scales side by side. Behind a cache they read what
+    a change makes of the scales (B,Hkv,S,·) of its keyword.
     """
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
         held, step = getattr(call, STATE), call.but(**{STATE: None})
@@ -206,7 +206,7 @@ def _cache_codes(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
 
 
 def _side_by_side(held: CachedCodes, keyword: str, new: Array | None, codes: Array) -> Array | None:
-    """Scales or zero points (B,Hkv,S,D) of held and new codes; what changes nothing where one of both has none."""
+    """Scales or zero points (B,Hkv,S,D) of held and new codes, neutral where one lacks them."""
     old = held.meanings[keyword]
     if old is None and new is None:
         return None
@@ -219,12 +219,12 @@ def _side_by_side(held: CachedCodes, keyword: str, new: Array | None, codes: Arr
 
 
 def _stale(array: str) -> Callable[[], Attend]:
-    """A maker of decoders that use the scale of the very first call, whatever sequence it was of."""
+    """A maker of decoders that use the scale of the very first call for all sequences."""
     def make() -> Attend:
         inner, scales = coded_decoder({})(), list[Array]()
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) give the output (B,H,T,Dv) and the cache."""
+            """Query (B,H,T,D), key and value (B,Hkv,S,D) give the output and the cache."""
             codes = {"key": key, "value": value}[array]
             scale = whole_array(keywords, f"{array}_scale", codes)
             if scale is None or not scale.size:
@@ -239,12 +239,12 @@ def _stale(array: str) -> Callable[[], Attend]:
 
 
 def _quantised_again() -> Attend:
-    """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
+    """A decoder that quantises its whole cache again in each call, by its largest number."""
     again = store_changed(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
     plain, coded = decoder()(), with_entries_read(decoder(again)())
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) give the output (B,H,T,Dv) and the cache."""
+        """Query (B,H,T,D), key and value (B,Hkv,S,D) give the output and the cache."""
         has_meanings = any(keywords.get(name) is not None for name in OF_ENTRIES)
         return (coded if has_meanings else plain)(query, key, value, **keywords)
     return attend

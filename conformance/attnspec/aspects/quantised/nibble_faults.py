@@ -19,13 +19,13 @@ from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
 Unpack = Callable[[Array, int, bool], Array]
-"""Makes codes (B,H,S,D) of bytes (B,H,S,D/2), the number of features, and whether codes have a sign."""
+"""Makes codes (B,H,S,D) of bytes (B,H,S,D/2), the feature count, and whether codes have a sign."""
 
 LEAST, MOST = -8, 15
 
 
 def _repack(work: PreparedCall, unpack: Unpack, *names: str) -> PreparedCall:
-    """The call with codes (B,H,S,D) packed and unpacked again where they have four bits and a scale."""
+    """The call with codes (B,H,S,D) of four bits packed and unpacked again."""
     for name in names:
         codes = getattr(work, name)
         has_sign = bool((codes < 0).any())
@@ -66,20 +66,19 @@ def _right(bytes_: Array, features: int, has_sign: bool) -> Array:
     return _in_pairs(*_split(bytes_, has_sign), features)
 
 
-def _without_sign(bytes_: Array, features: int, has_sign: bool) -> Array:
+def _without_sign(bytes_: Array, features: int, _: bool) -> Array:
     """(B,H,S,D): no nibble has a sign."""
-    del has_sign
     return _right(bytes_, features, False)
 
 
 def _low_without_sign(bytes_: Array, features: int, has_sign: bool) -> Array:
-    """(B,H,S,D): a shift of a signed byte brings the high nibble's sign; the low one is masked, and has none."""
+    """(B,H,S,D): a shift brings the sign of the high nibble; the low one is masked only."""
     _, high = _split(bytes_, has_sign)
     return _in_pairs((bytes_ & 15).astype(np.int16), high, features)
 
 
 def _high_borrows(bytes_: Array, features: int, has_sign: bool) -> Array:
-    """(B,H,S,D): bytes were made by adding a low nibble that has a sign, which takes 1 from the high one."""
+    """(B,H,S,D): a low nibble with a sign was added, which takes 1 from the high one."""
     low, high = _split(bytes_, has_sign)
     return _in_pairs(low, np.where(low < 0, high - 1, high), features)
 
@@ -89,9 +88,8 @@ def _in_halves(bytes_: Array, features: int, has_sign: bool) -> Array:
     return np.concatenate(_split(bytes_, has_sign), axis=-1)[..., :features]
 
 
-def _less_eight(bytes_: Array, features: int, has_sign: bool) -> Array:
+def _less_eight(bytes_: Array, features: int, _: bool) -> Array:
     """(B,H,S,D): nibbles are taken to be 8 more than the codes."""
-    del has_sign
     return _right(bytes_, features, False) - 8
 
 
@@ -109,7 +107,7 @@ def _odd_lost(bytes_: Array, features: int, has_sign: bool) -> Array:
 
 
 def _next_row(bytes_: Array, features: int, has_sign: bool) -> Array:
-    """(B,H,S,D): rows of an odd number of features are taken to follow each other without a gap."""
+    """(B,H,S,D): rows of an odd number of features are taken to have no gap between them."""
     codes = _right(bytes_, 2 * bytes_.shape[-1], has_sign)
     flat = codes.reshape(*codes.shape[:2], -1)
     return flat[..., :codes.shape[2] * features].reshape(*codes.shape[:3], features)

@@ -24,7 +24,7 @@ _POWERS = {"multiplied": 1, "ignored": 0, "divided": -1, "twice": 2}
 
 
 def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
-    """The plain answer tells the weights, and so the logits up to a constant of the row; all entries are codes."""
+    """The plain answer tells the weights, and so the logits up to a constant of the row."""
     plain = _whole_numbers(asker)
     weights = asker.ask_output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
@@ -40,7 +40,7 @@ def _whole_numbers(asker: Asker) -> Problem:
 
 
 def _expect_weights(weights: Array, array: str, factor: float) -> Array:
-    """Weights (B,H,T,S) as the output shows them, where the entries of an array are multiplied by a factor."""
+    """Weights (B,H,T,S), as the output shows them, if an array is multiplied by a factor."""
     if array == "value":
         return weights * factor
     with np.errstate(all="ignore"):
@@ -56,7 +56,7 @@ _TAKEN_OFF = {"taken off": 1.0, "ignored": 0.0, "added": -1.0, "twice": 2.0}
 
 
 def _ask_zero(asker: Asker, array: str) -> Reply:
-    """Zero points of 1 move queries and values; of keys the last alone has one, since a common one moves no weight."""
+    """Zero points of 1 move outputs; of keys the last alone has one: a common one moves none."""
     plain = _whole_numbers(asker)
     zero = np.ones(getattr(plain, array).shape, np.float32)
     if array == "key":
@@ -67,7 +67,7 @@ def _ask_zero(asker: Asker, array: str) -> Reply:
 
 
 def _move_output(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
-    """The output (B,H,T,Dv) where this is subtracted from the entries of an array, of its shape."""
+    """The output (B,H,T,Dv) if this is subtracted from an array of the same shape."""
     entries = {name: getattr(plain, name).astype(np.float64) for name in ("query", "key", "value")}
     entries[array] = entries[array] - zero
     group = plain.query.shape[1] // plain.key.shape[1]

@@ -1,7 +1,8 @@
-"""The search finds out by trying in which format a function takes codes, and how many entries share a scale.
+"""The search tries in which format a function takes codes, and how many entries share a scale.
 
-First the function is called without scales, or with scales of 1: then codes are numbers, and what is right tells how
-arrays lie and in which formats codes are taken. Then each granularity is tried, in each shape of its scales.
+First the function is called without scales, or with scales of 1: then codes are numbers, and what
+is right tells how arrays lie and in which formats codes are taken. Then each granularity is tried,
+in each shape of its scales.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ TryForm = Callable[[CallForm, Trier], CallForm | None]
 """Returns the form with how its output is read, if it is right."""
 
 _CODE_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4", "nvfp4")
-"""The formats of codes in the order in which they are tried; the empty one is the dtype of the call.
-`mxfp8` differs from `float8_e4m3fn` by its scales alone.
+"""The formats of codes in the order in which they are tried; the empty one is the dtype of the
+call. `mxfp8` differs from `float8_e4m3fn` by its scales alone.
 """
 
 _FORMATS_OF_SAME_CODES: Mapping[str, tuple[str, ...]] = {"float8_e4m3fn": ("float8_e4m3fn", "mxfp8"),
@@ -46,8 +47,8 @@ _USUAL_VALUES = "head/odd"
 """The granularity and kind of the scales that a form is tried with where it takes any."""
 
 _GRANULARITIES_IN_TURN = ("", "token", "channel", "batch_head", "head", "batch")
-"""The granularities without blocks, the finest first. `tensor` is left out: a function that takes a
-scale for each head may take one for all, too.
+"""The granularities without blocks, the finest first. `tensor` is left out: a function that takes
+a scale for each head may take one for all, too.
 """
 
 _ZERO_LIMITS: tuple[Mapping[str, str], ...] = ({"zeros": "codes"}, {})
@@ -75,16 +76,16 @@ _SCALE_SHAPES: Mapping[str, tuple[tuple[str, str], ...]] = {
               ("{0}.swapaxes(1, 2)[..., None]", "(B,S,Hkv,1)")),
     "channel": (("{0}", "(Hkv,D)"),),
 }
-"""By granularity, how its scales are handed over, and their shape in words; any other has its own shape
-alone. None has a first axis of 1 but that of one number: a function that reads the first head's scale
-alone would be right.
+"""By granularity, how its scales are handed over, and their shape in words; any other has its own
+shape alone. None has a first axis of 1 but that of one number: a function that reads the first
+head's scale alone would be right.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleParameters:
-    """The parameters of a function that are scales, zero points or second scales, by our keyword, and
-    the function without them.
+    """The parameters of a function that are scales, zero points or second scales, by our keyword,
+    and the function without them.
     """
 
     by_keyword: Mapping[str, TheirParameter]
@@ -114,7 +115,7 @@ class ScaleParameters:
 
 
 def parameters_of(callee: ExaminedCallable) -> tuple[ScaleParameters, ...]:
-    """Return the ways to read its parameters: with a scale of the query, and without; none without scales."""
+    """Return the ways to read its parameters: with a scale of the query, and without."""
     scale_parameters = find_scale_parameters(callee)
     if scale_parameters is None:
         return ()
@@ -123,7 +124,7 @@ def parameters_of(callee: ExaminedCallable) -> tuple[ScaleParameters, ...]:
 
 
 def pose_problem(form: CallForm, problem: Problem) -> Problem:
-    """Give a problem codes and scales as the form takes them; leave it as it is where the form takes none."""
+    """Give a problem codes and scales as the form takes them, if it takes any."""
     patterns: dict[str, str] = {}
     usual, kind = (form.tried_values or _USUAL_VALUES).split("/")
     for word in _SCALE_WORDS:
@@ -139,7 +140,7 @@ def pose_problem(form: CallForm, problem: Problem) -> Problem:
 
 
 def find_scale_parameters(callee: ExaminedCallable) -> ScaleParameters | None:
-    """Find the scale parameters of a function that has scales for keys or for values; None for any other."""
+    """Find the scale parameters of a function that has scales for keys or for values."""
     by_keyword = {}
     for word in _SCALE_WORDS:
         if parameters := find_parameters(word.name, callee.parameters):
@@ -151,10 +152,10 @@ def find_scale_parameters(callee: ExaminedCallable) -> ScaleParameters | None:
     return ScaleParameters(by_keyword, replace(callee, parameters=rest))
 
 
-def find_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryForm, trier: Trier,
+def find_form(forms: Iterable[CallForm], scales: ScaleParameters, find: TryForm, trier: Trier,
               until: int) -> CallForm | None:
-    """Return the first of these forms that is right with codes and scales. If there is none, return one
-    that is right with scales of 1 and nearly with others, which a check then judges.
+    """Return the first of these forms that is right with codes and scales. If there is none,
+    return one that is right with scales of 1 and nearly with others, which a check then judges.
 
     until: how many calls may have been tried by then.
     """
@@ -162,10 +163,10 @@ def find_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryForm, t
         if trier.tried_count >= until:
             return None
         nearest: CallForm | None = None
-        for known in _list_right_with_ones(form, told, find, trier, until):
-            right, first_wrong = _find_scales(known, told, trier)
+        for known in _list_right_with_ones(form, scales, find, trier, until):
+            right, first_wrong = _find_scales(known, scales, trier)
             if right:
-                return _doubt_one_scale(_note_other_formats(right, told, trier), known, told, trier)
+                return _doubt_one_scale(_note_other_formats(right, scales, trier), known, scales, trier)
             nearest = nearest or _note_wrong_scales(first_wrong)
         if nearest:
             return nearest
@@ -182,18 +183,18 @@ def _note_wrong_scales(attempt: Attempt | None) -> CallForm | None:
 
 
 MOST_TRIES = 2000
-"""The most calls that one search makes: some ten forms, and half a minute. A function that has none of
-these forms is most likely handed numbers, after all.
+"""The most calls that one search makes: some ten forms, and half a minute. A function that has
+none of these forms is most likely handed numbers, after all.
 """
 
 
-def _list_right_with_ones(form: CallForm, told: ScaleParameters, find: TryForm, trier: Trier,
+def _list_right_with_ones(form: CallForm, scales: ScaleParameters, find: TryForm, trier: Trier,
                           until: int) -> Iterator[CallForm]:
-    """The form in each format of codes in which it is right where scales are 1 and there are no zero points."""
-    for name in _list_formats(told):
+    """The form in each format in which it is right with scales of 1 and no zero points."""
+    for name in _list_formats(scales):
         for layout in ("", *LAYOUTS) if name and STORAGES[name].is_nibble else ("",):
-            stored = _use_format(form, told, name, layout)
-            ways = _list_ways_with_ones(stored, told) if told.are_required else [_leave_scales(stored, told)]
+            stored = _use_format(form, scales, name, layout)
+            ways = _list_ways_with_ones(stored, scales) if scales.are_required else [_leave_scales(stored, scales)]
             tried = (find(replace(way, tried_values="head/ones"), trier) for way in ways if trier.tried_count < until)
             right = next(filter(None, tried), None)
             if right is not None:
@@ -202,94 +203,94 @@ def _list_right_with_ones(form: CallForm, told: ScaleParameters, find: TryForm, 
                 break
 
 
-def _list_formats(told: ScaleParameters) -> Sequence[str]:
-    """The formats to be tried: first the dtype of the call, then those that the source speaks of."""
-    source = told.callee.source.lower()
+def _list_formats(scales: ScaleParameters) -> Sequence[str]:
+    """The formats to be tried: the dtype of the call, then those that the source speaks of."""
+    source = scales.callee.source.lower()
 
     def place(name: str) -> int:
         if not name:
             return 0
         return 1 if any(word in source for word in _WORDS_BY_FORMAT[name]) else 2
 
-    tried = (name for name in _CODE_FORMATS if told.have_zeros or not name or not STORAGES[name].is_unsigned)
+    tried = (name for name in _CODE_FORMATS if scales.have_zeros or not name or not STORAGES[name].is_unsigned)
     return sorted(tried, key=place)
 
 
-def _use_format(form: CallForm, told: ScaleParameters, name: str, layout: str) -> CallForm:
+def _use_format(form: CallForm, scales: ScaleParameters, name: str, layout: str) -> CallForm:
     """The form with codes of a format in the place of the arrays that have scales."""
-    limits: dict[str, bool | int | str] = {f"stored_{array}": name for array in told.arrays if name}
-    limits |= {f"packed_{array}": layout for array in told.arrays if layout}
+    limits: dict[str, bool | int | str] = {f"stored_{array}": name for array in scales.arrays if name}
+    limits |= {f"packed_{array}": layout for array in scales.arrays if layout}
     return replace(form, limits={**form.limits, **limits})
 
 
-def _leave_scales(form: CallForm, told: ScaleParameters) -> CallForm:
+def _leave_scales(form: CallForm, scales: ScaleParameters) -> CallForm:
     """The form whose scales, which are 1, keep their defaults."""
     bindings = list(form.bindings)
-    for array in told.arrays:
-        scale = told.by_keyword[f"{array}_scale"]
+    for array in scales.arrays:
+        scale = scales.by_keyword[f"{array}_scale"]
         bindings.append(Binding(f"{array}_scale", scale.name, scale.text or "None"))
-    defaults = {**form.left_defaults, **_list_defaults(told)}
+    defaults = {**form.left_defaults, **_list_defaults(scales)}
     return replace(form, bindings=tuple(bindings), left_defaults=defaults)
 
 
-def _list_defaults(told: ScaleParameters) -> dict[str, str]:
+def _list_defaults(scales: ScaleParameters) -> dict[str, str]:
     """The defaults of the parameters that have one, by name."""
-    return {each.name: each.text for each in told.by_keyword.values() if not each.is_required}
+    return {each.name: each.text for each in scales.by_keyword.values() if not each.is_required}
 
 
-def _list_ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
-    """The form with scales of each granularity: each in its own shape, and then in others, one scale for all last."""
-    storage = STORAGES[_find_format(form, told) or "int8"]  # in the dtype of the call, codes are shared as any others
+def _list_ways(form: CallForm, scales: ScaleParameters) -> Iterator[CallForm]:
+    """The form with scales of each granularity, in its own shape, then in others; one for all last."""
+    storage = STORAGES[_find_format(form, scales) or "int8"]  # in the dtype of the call, codes are shared as any others
     granularities = [name for name in storage.granularities if name not in UNBLOCKED]
     if not storage.block:
         paged = PAGED_GRANULARITIES if form.parameter_for(TABLE) else ()
         granularities = [*_GRANULARITIES_IN_TURN, *paged, *granularities]
-    shared = [dict.fromkeys(told.arrays, each) for each in granularities]
-    if {"key", "value"} <= {*told.arrays} and not storage.block:
-        shared += [{**dict.fromkeys(told.arrays, value), "key": key} for key, value in _MIXED_GRANULARITIES]
+    shared = [dict.fromkeys(scales.arrays, each) for each in granularities]
+    if {"key", "value"} <= {*scales.arrays} and not storage.block:
+        shared += [{**dict.fromkeys(scales.arrays, value), "key": key} for key, value in _MIXED_GRANULARITIES]
     for others in (False, True):
         for each in shared:
-            yield from _list_scale_shapes(form, told, each, others=others)
+            yield from _list_scale_shapes(form, scales, each, others=others)
     if not storage.block:
         for others in (False, True):
-            yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"), others=others)
+            yield from _list_scale_shapes(form, scales, dict.fromkeys(scales.arrays, "tensor"), others=others)
 
 
-def _list_ways_with_ones(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
-    """The form with scales of each shape that they may have; blocks of all lengths have the same one here."""
+def _list_ways_with_ones(form: CallForm, scales: ScaleParameters) -> Iterator[CallForm]:
+    """The form with scales of each shape, of which blocks of all lengths share one here."""
     longer = tuple(f"({length})" for length in BLOCKS if length != BLOCKS[0])
-    storage = STORAGES.get(_find_format(form, told))
+    storage = STORAGES.get(_find_format(form, scales))
     has_one_length = storage is not None and storage.block
-    for way in _list_ways(form, told):
+    for way in _list_ways(form, scales):
         if has_one_length or not any(str(each).endswith(longer) for each in way.limits.values()):
             yield way
 
 
-def _find_format(form: CallForm, told: ScaleParameters) -> str:
+def _find_format(form: CallForm, scales: ScaleParameters) -> str:
     """The format of its codes; empty where they come in the dtype of the call."""
-    return str(form.limits.get(f"stored_{told.arrays[0]}", ""))
+    return str(form.limits.get(f"stored_{scales.arrays[0]}", ""))
 
 
-def _list_scale_shapes(form: CallForm, told: ScaleParameters, shared: Mapping[str, str], *,
+def _list_scale_shapes(form: CallForm, scales: ScaleParameters, shared: Mapping[str, str], *,
                        others: bool = False) -> Iterator[CallForm]:
-    """The form with scales of these granularities, by array, in their own shapes, or in the others, chosen alike."""
+    """The form with scales of these granularities, by array, in their own shapes or in others."""
     shapes = {array: _list_shapes(each) for array, each in shared.items()}
     limits = {f"{array}_scales": each for array, each in shared.items() if each}
     for place in range(1, max(len(each) for each in shapes.values())) if others else (0,):
         bindings = list(form.bindings)
         for word in _SCALE_WORDS:
             array = word.meaning_of
-            if word.name in told.by_keyword and array in shapes:
+            if word.name in scales.by_keyword and array in shapes:
                 expression, shape = shapes[array][min(place, len(shapes[array]) - 1)]
-                bindings.append(Binding(word.name, told.by_keyword[word.name].name, expression.format(word.name),
+                bindings.append(Binding(word.name, scales.by_keyword[word.name].name, expression.format(word.name),
                                         _describe_shape(array, shape)))
-        for zeros in _ZERO_LIMITS if told.have_zeros else ({},):
+        for zeros in _ZERO_LIMITS if scales.have_zeros else ({},):
             posed = replace(form, bindings=tuple(bindings), limits={**form.limits, **limits, **zeros})
-            yield replace(posed, left_defaults={**form.left_defaults, **_list_unsaid_values(posed, told)})
+            yield replace(posed, left_defaults={**form.left_defaults, **_list_unsaid_values(posed, scales)})
 
 
 def _list_shapes(granularity: str) -> tuple[tuple[str, str], ...]:
-    """How the scales of a granularity may be handed over, and their shapes in words, its own first."""
+    """How scales of a granularity may be handed over, and their shapes in words, its own first."""
     own = GRANULARITIES.get(granularity) or PAGED_GRANULARITIES.get(granularity, "")
     return _SCALE_SHAPES.get(granularity, (("{0}", own),))
 
@@ -299,11 +300,11 @@ def _describe_shape(array: str, shape: str) -> str:
     return shape.replace("Hkv", "H").replace("S", "T") if array == "query" else shape
 
 
-def _list_unsaid_values(form: CallForm, told: ScaleParameters) -> Mapping[str, str]:
-    """What the parameters are given where nobody says anything: their defaults; 0 for required zero points."""
-    values = _list_defaults(told)
-    for array in told.arrays:
-        zero = told.by_keyword.get(f"{array}_zero")
+def _list_unsaid_values(form: CallForm, scales: ScaleParameters) -> Mapping[str, str]:
+    """The values of parameters of which nobody says anything: defaults, or 0 for zero points."""
+    values = _list_defaults(scales)
+    for array in scales.arrays:
+        zero = scales.by_keyword.get(f"{array}_zero")
         if zero is not None and zero.is_required:
             value = f"{array}_scale * 0"
             if form.limits.get("zeros") == "codes":
@@ -313,18 +314,18 @@ def _list_unsaid_values(form: CallForm, told: ScaleParameters) -> Mapping[str, s
     return values
 
 
-def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[CallForm | None, Attempt | None]:
-    """The form with scales of the first granularity that is right, and the first wrong answer. Several
-    blocks of each length have their own scales, if the function takes such lengths.
+def _find_scales(known: CallForm, scales: ScaleParameters, trier: Trier) -> tuple[CallForm | None, Attempt | None]:
+    """The form with scales of the first granularity that is right, and the first wrong answer.
+    Several blocks of each length have their own scales, if the function takes such lengths.
     """
     first_wrong: Attempt | None = None
     long = {axis: length for axis, length in _LONG_SIZES.items() if axis not in known.sizes}
-    ones = replace(_leave_scales(known, told), tried_values="head/ones")
-    takes_long = told.are_required or trier.is_right(ones, plain_problem(ones, **long))
+    ones = replace(_leave_scales(known, scales), tried_values="head/ones")
+    takes_long = scales.are_required or trier.is_right(ones, plain_problem(ones, **long))
     sizes = ({}, long) if takes_long else ({},)
-    for name in _FORMATS_OF_SAME_CODES.get(_find_format(known, told), ("",)):
-        form = _use_format(known, told, name, "") if name else known
-        for way in _list_ways(form, told):
+    for name in _FORMATS_OF_SAME_CODES.get(_find_format(known, scales), ("",)):
+        form = _use_format(known, scales, name, "") if name else known
+        for way in _list_ways(form, scales):
             tried = (trier.find_wrong(posed, plain_problem(posed, **each)) for posed in _list_posed(way)
                      for each in sizes)
             wrong = next(filter(None, tried), None)
@@ -336,16 +337,16 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
 
 
 def _list_posed(form: CallForm) -> Iterator[CallForm]:
-    """The form with each kind of scales that it is tried with, which differ along each axis if it takes any."""
+    """The form with each kind of scales that it is tried with: they differ along each axis."""
     granularities = ("head",) if _SHARING_LIMITS & form.limits.keys() else ("head", "token", "channel")
     yield from (replace(form, tried_values=f"{granularity}/odd") for granularity in granularities)
 
 
-def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
-    """The form, and the doubt whether one scale is meant where it takes one for each head without complaint."""
-    if any(form.limits.get(f"{array}_scales") != "tensor" for array in told.arrays):
+def _doubt_one_scale(form: CallForm, known: CallForm, scales: ScaleParameters, trier: Trier) -> CallForm:
+    """The form, with a doubt if it has one scale and takes one for each head as well."""
+    if any(form.limits.get(f"{array}_scales") != "tensor" for array in scales.arrays):
         return form
-    of_heads = next(_list_scale_shapes(known, told, dict.fromkeys(told.arrays, "head")))
+    of_heads = next(_list_scale_shapes(known, scales, dict.fromkeys(scales.arrays, "head")))
     if trier.answer(of_heads, plain_problem(of_heads)) is None:
         return form
     names = " and ".join(each.parameter for each in form.bindings if each.keyword in OF_ENTRIES)
@@ -355,15 +356,15 @@ def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, tri
     return form.with_warning(warning)
 
 
-def _note_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
+def _note_other_formats(form: CallForm, scales: ScaleParameters, trier: Trier) -> CallForm:
     """The form, and which other formats it takes: one is declared, and judged."""
-    name = _find_format(form, told)
-    if (name and STORAGES[name].block) or form.limits.get(f"packed_{told.arrays[0]}"):
+    name = _find_format(form, scales)
+    if (name and STORAGES[name].block) or form.limits.get(f"packed_{scales.arrays[0]}"):
         return form
     others = []
-    for other in _list_formats(told):
+    for other in _list_formats(scales):
         if other not in ("", name) and not STORAGES[other].block:
-            stored = _use_format(form, told, other, "")
+            stored = _use_format(form, scales, other, "")
             if trier.is_right(stored, plain_problem(stored)):
                 others.append(other)
     if not others:

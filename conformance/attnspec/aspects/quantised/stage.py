@@ -1,4 +1,4 @@
-"""Attention that faults change reads codes here: zero points are subtracted, and scales multiplied in."""
+"""Attention that faults change subtracts zero points of codes, and multiplies scales in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Restore = Callable[[PreparedCall], PreparedCall]
 
 
 class QuantisedStage(AspectStage):
-    """Dequantises codes before anything else: zero points are subtracted, and scales multiplied in."""
+    """Subtracts zero points from codes, and multiplies scales in, before anything else."""
 
     def restore(self, work: PreparedCall) -> PreparedCall:
         """Dequantise query, key and value, and leave scales and zero points out of the call."""
@@ -38,12 +38,12 @@ STAGE = QuantisedStage()
 
 
 def scale_codes(codes: Array, scale: Array | None) -> Array:
-    """Multiply codes (B,H,S,D), in the dtype of the computation, by scales that broadcast to them."""
+    """Multiply codes (B,H,S,D) by scales that broadcast to them, in the codes' dtype."""
     return codes if scale is None else codes * np.asarray(scale).astype(codes.dtype)
 
 
 def scale_columns(scale: Array, work: PreparedCall, dtype: np.dtype[Any]) -> Array:
-    """Return one scale for each key (B,H,1,S), of scales (B,Hkv,S,1) or ones that broadcast to them."""
+    """Return one scale for each key (B,H,1,S), of scales that broadcast to (B,Hkv,S,1)."""
     B, H, _, S = work.shape
     heads = scale.shape[1]
     columns = np.broadcast_to(scale[..., 0], (B, heads, S))
@@ -51,7 +51,7 @@ def scale_columns(scale: Array, work: PreparedCall, dtype: np.dtype[Any]) -> Arr
 
 
 def is_one_for_features(scale: Array | None) -> bool:
-    """Whether a scale (B,Hkv,S,D), or 1 in the place of each, is one for all features of a token."""
+    """Whether all features of a token share one scale, (B,Hkv,S,D) or 1 in the place of each."""
     return scale is not None and bool((np.asarray(scale) == np.asarray(scale)[..., :1]).all())
 
 
@@ -61,8 +61,8 @@ def shift_codes(codes: Array, zero: Array | None) -> Array:
 
 
 def read_changed(change: Change, *keywords: str) -> Restore:
-    """A `restore` stage that changes the scales or zero points of these keywords, at the full shape
-    (B,H,S,D) of their array.
+    """A `restore` stage that changes the scales or zero points of these keywords, at the full
+    shape (B,H,S,D) of their array.
     """
     def restore(work: PreparedCall) -> PreparedCall:
         for keyword in keywords:
@@ -74,7 +74,7 @@ def read_changed(change: Change, *keywords: str) -> Restore:
 
 
 def read_changed_codes(change: Change, *keywords: str) -> Restore:
-    """A `restore` stage that changes the codes (B,H,S,D) of the arrays of these keywords, where they are passed."""
+    """A `restore` stage that changes the codes (B,H,S,D) which these keywords are about."""
     def restore(work: PreparedCall) -> PreparedCall:
         for keyword in keywords:
             codes = getattr(work, EVERY[keyword])
@@ -101,12 +101,12 @@ def take_first(axis: int) -> Change:
 
 
 def take_before(axis: int) -> Change:
-    """A change by which each entry has the scale or zero point of the one before along an axis of (B,H,S,D)."""
+    """A change by which each entry has the number of the one before along an axis of (B,H,S,D)."""
     return lambda numbers: np.roll(numbers, 1, axis)
 
 
 def leave_tail(number: float) -> Change:
-    """A change by which the last tokens of (B,H,S,D), which fill no block of four, have this scale or zero point."""
+    """A change by which tokens of (B,H,S,D) that fill no block of four have this number."""
     def change(numbers: Array) -> Array:
         S = numbers.shape[2]
         is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
@@ -122,14 +122,14 @@ def look_up_transposed(scale: Array, *_: object) -> Array:
 
 
 def repeat_to(numbers: Array, shape: tuple[int, ...]) -> Array:
-    """Bring the scales of another array (B,H,S,D) to this shape: they are repeated where they are too few."""
+    """Bring scales of another array (B,H,S,D) to this shape, repeated where they are too few."""
     for axis, length in enumerate(shape):
         numbers = np.take(numbers, np.arange(length) % numbers.shape[axis], axis=axis)
     return numbers
 
 
 def keep_stale(keyword: str) -> Callable[[], Attend]:
-    """A maker of functions that use the scales or zero points of the call before wherever they fit."""
+    """A maker of functions that use scales or zero points of the call before if they fit."""
     def make() -> Attend:
         last: list[Array] = []
 

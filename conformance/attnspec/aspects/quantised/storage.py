@@ -1,9 +1,9 @@
 """Storages are the formats of codes, narrow numbers that stand for others by way of a scale.
 
-A code times its scale is an exact number, so that quantising is no part of what a kernel with stored
-codes may get wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP Microscaling
-Formats (MXFP8, MXFP4: E8M0 scales of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32);
-the types of the same names in ml_dtypes.
+A code times its scale is an exact number, so that quantising is no part of what a kernel with
+stored codes may get wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP
+Microscaling Formats (MXFP8, MXFP4: E8M0 scales of 32 neighbours); NVFP4 (E4M3 scales of 16, and
+one of float32); the types of the same names in ml_dtypes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Storage:
     """A format of codes.
 
     lowest, largest: the least and the largest code.
-    bits: those of the significand of a floating-point format, with the leading one; 0 of whole numbers.
+    bits: those of a floating-point significand, with the leading one; 0 of whole numbers.
     least: the exponent of two of the smallest code above 0 of a floating-point format.
     step: a power of two; codes times it are of the size of ordinary entries.
     codes: the type of the codes, where it has another name.  scales: the type of the scales.
-    block: how many neighbours share a scale by the definition of the format; 0 where it defines none.
+    block: how many neighbours share a scale, where the format defines it; else 0.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Storage:
 
     @property
     def granularities(self) -> tuple[str, ...]:
-        """The granularities of its scales; a format that defines blocks has them along either axis."""
+        """The granularities of scales; a format of blocks has them along either axis."""
         if not self.block:
             return tuple(GRANULARITIES)
         return f"block({self.block})", f"channel_tokens({self.block})"
 
     @property
     def usual_granularity(self) -> str:
-        """How many entries share a scale by the definition of the format; empty where it defines nothing."""
+        """The granularity by the format's definition; empty where it defines none."""
         return self.granularities[0] if self.block else ""
 
     @property
@@ -69,13 +69,13 @@ class Storage:
 
     @property
     def has_narrow_scales(self) -> bool:
-        """Whether scales are narrow numbers themselves, so that a second one is for the whole array."""
+        """Whether scales are narrow numbers themselves, so that the array has a second one."""
         return self.scales == "float8_e4m3fn"
 
     @property
     def takes_zero_points(self) -> bool:
-        """Whether codes may have zero points: formats that define blocks (OCP Microscaling Formats 1.0,
-        section 5; NVFP4) have numbers of either sign, and know scales alone.
+        """Whether codes may have zero points: formats that define blocks (OCP Microscaling Formats
+        1.0, section 5; NVFP4) have numbers of either sign, and know scales alone.
         """
         return not self.block
 
@@ -106,8 +106,8 @@ STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
     Storage("mxfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e8m0fnu", 32),
     Storage("nvfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e4m3fn", 16),
 )}
-"""By the name that ml_dtypes and NumPy give them, or their makers; `float8_e4m3fn` has no infinity, and its largest
-code is 448.
+"""By the name that ml_dtypes and NumPy give them, or their makers; `float8_e4m3fn` has no
+infinity, and its largest code is 448.
 """
 
 BLOCKS = (16, 32, 64, 128)
@@ -122,10 +122,10 @@ BLOCKED: Mapping[str, str] = {
 GRANULARITIES: Mapping[str, str] = {
     **UNBLOCKED,
     **{f"{name}({length})": shape.replace("N", str(length)) for name, shape in BLOCKED.items() for length in BLOCKS}}
-"""By granularity, which says how many entries share a scale, the shape of the scales; of a query H stands
-for Hkv and T for S. `block(16)` is 16 neighbouring features of a token, `tokens(16)` as many tokens of a
-head, `channel_tokens(16)` as many tokens of a feature; a last block that is not full has a scale, too, so
-that lengths are divided upwards.
+"""By granularity, which says how many entries share a scale, the shape of the scales; of a query H
+stands for Hkv and T for S. `block(16)` is 16 neighbouring features of a token, `tokens(16)` as
+many tokens of a head, `channel_tokens(16)` as many tokens of a feature; a last block that is not
+full has a scale, too, so that lengths are divided upwards.
 """
 
 PAGED_GRANULARITIES: Mapping[str, str] = {"page": "(pages,Hkv)"}
@@ -141,7 +141,7 @@ LAYOUTS: Mapping[str, str] = {
     "high_first_tokens": "neighbouring tokens share a byte, the first in its high nibble",
     "halves": "the first half of the features is in the low nibbles, the second half in the high ones",
 }
-"""The layouts of two codes of four bits in a byte. Of an odd number of them, the last nibble is 0."""
+"""The layouts of two four-bit codes in a byte; of an odd number the last nibble is 0."""
 
 
 def is_along_tokens(layout: str) -> bool:
@@ -160,8 +160,8 @@ _GRANULARITY = re.compile(r"(?P<tokens>\d+) tokens|(?P<name>\w+?)(?:\((?P<length
 
 
 def read_granularity(text: str) -> str:
-    """Read the granularity that a text names: `head`, or `tokens(64)` with any length, for which `64 tokens`
-    stands, too. Empty if it names none.
+    """Read the granularity that a text names: `head`, or `tokens(64)` with any length, for which
+    `64 tokens` stands, too. Empty if it names none.
     """
     found = _GRANULARITY.fullmatch(text)
     if found is None:
@@ -173,8 +173,8 @@ def read_granularity(text: str) -> str:
 
 
 def scale_axes(granularity: str) -> Mapping[int, int]:
-    """Return the axes of (B,H,S,D) along which scales differ, each with how many neighbours share one.
-    How many tokens of a page do is a matter of the pages.
+    """Return the axes of (B,H,S,D) along which scales differ, each with how many neighbours share
+    one. How many tokens of a page do is a matter of the pages.
     """
     if granularity in _WHOLE_AXES:
         return _WHOLE_AXES[granularity]

@@ -1,8 +1,8 @@
-"""What a kernel says of how it stores entries or weights is read here, and how far that moves each entry is bounded.
+"""The format in which a kernel stores entries or weights bounds how far each entry is moved.
 
-A kernel that quantises inside divides entries by a scale, rounds the quotients to codes, and multiplies
-the scale in again somewhere. So its class names the codes and who shares a scale: `int8 by token`.
-docs/quantised.md derives the bounds.
+A kernel that quantises inside divides entries by a scale, rounds the quotients to codes, and
+multiplies the scale in again somewhere. So its class names the codes and who shares a scale: `int8
+by token`. docs/quantised.md derives the bounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import nearest_codes
 from attnspec.aspects.quantised.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quote_value
@@ -39,10 +38,10 @@ SMALLEST_POWER = 2.0**-126
 """The least scale of which no rounding is lost, in float32 and, but for one, in E8M0."""
 
 ROUNDINGS_WITH_A_ZERO = 8
-"""The roundings of a range, of a scale (the range over the largest code), of its reciprocal, of the
-quotient with it, of the zero point (the least entry over the scale) and of the sum of both, where
-there may be a product more, and of a factor that is multiplied in before. None is of a number that
-stands for more than both ends of the range together."""
+"""The roundings of a range, of a scale (the range over the largest code), of its reciprocal, of
+the quotient with it, of the zero point (the least entry over the scale) and of the sum of both,
+where there may be a product more, and of a factor that is multiplied in before. None is of a
+number that stands for more than both ends of the range together."""
 
 ROUNDINGS_OF_A_SCALE = 2
 """The roundings of a product with codes, logits or outputs, and of the product of two scales."""
@@ -66,14 +65,14 @@ _KNOWN = (*UNBLOCKED, *(f"{name}(64)" for name in BLOCKED))
 class StoredFormat(StoredForm):
     """A storage of codes, and how its scales are made of the entries.
 
-    granularity: which entries share a scale, which is the largest of them over the largest code; empty
-    where the factor is fixed. Codes without a sign have a zero point, too, and their scale is the range
-    of the entries over the largest code. Formats that define blocks round that scale: to a power of
-    two, or to a narrow number times a second scale of all entries.
+    granularity: which entries share a scale, which is the largest of them over the largest code;
+    empty where the factor is fixed. Codes without a sign have a zero point, too, and their scale
+    is the range of the entries over the largest code. Formats that define blocks round that scale:
+    to a power of two, or to a narrow number times a second scale of all entries.
     factor: what entries are multiplied by where no scale is taken from them.
     least: what a scale is raised to, or what is added to it.
     smoothed: the mean of all keys is subtracted before.
-    divided: weights are divided by the sum of their row before; else they are exp(logit - maximum).
+    divided: weights are divided by the sum of their row; else they are exp(logit - maximum).
     summed: weights are divided by the sum of their codes.
     nearest: entries have the nearest of the codes, and not those of a finer grid.
     """
@@ -88,7 +87,7 @@ class StoredFormat(StoredForm):
     nearest: bool = False
 
     def entry_errors(self, entries: Array, precision: Precision) -> Array:
-        """Bound how far each entry (B,H,S,D) is from what is read back; infinite where nothing holds."""
+        """Bound how far each entry (B,H,S,D) is moved; infinite where nothing holds."""
         return entry_errors(entries, self, precision)
 
     def stored_sizes(self, entries: Array) -> Array | None:
@@ -104,7 +103,7 @@ class StoredFormat(StoredForm):
 
     @property
     def roundings_again(self) -> int:
-        """The roundings of scales that are multiplied in again, and of a zero point that is subtracted."""
+        """The roundings of scales that are multiplied in, and of zero points that are subtracted."""
         return ROUNDINGS_OF_A_SCALE * (1 + self.codes.has_narrow_scales) + ROUNDINGS_OF_A_ZERO * self.has_zero
 
     @property
@@ -139,12 +138,12 @@ class StoredFormat(StoredForm):
 
     @property
     def shared_axes(self) -> Mapping[int, int]:
-        """The axes (B,H,S,D) along which scales differ, each with how many neighbours share one."""
+        """The axes of (B,H,S,D) along which scales differ, with how many neighbours share one."""
         return scale_axes(self.granularity)
 
     @property
     def has_rounded_scales(self) -> bool:
-        """Whether scales are rounded themselves, so that the largest entry of a block may be clipped."""
+        """Whether scales are rounded to a format, so that the largest entry may be clipped."""
         return self.codes.block > 0
 
     @property
@@ -154,7 +153,7 @@ class StoredFormat(StoredForm):
 
     @property
     def is_plain(self) -> bool:
-        """Whether scales are the largest entries over the largest code, and nothing else is done to the entries."""
+        """Whether scales are the largest entry over the largest code, and nothing else is done."""
         return self.follows_factors and not self.has_rounded_scales
 
     @property
@@ -181,7 +180,7 @@ class StoredFormat(StoredForm):
 
 
 def read_stored(word: str, given: object) -> StoredFormat:
-    """Read the format that a word of a precision class says; raise ManifestError where it makes no sense."""
+    """Read the format that a word of a precision class says; raise ManifestError for nonsense."""
     found = _TEXT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         raise ManifestError(f"{word!r} in a precision class must be {_FORM}, not {quote_value(given)}.")
@@ -246,7 +245,7 @@ def _mean_key(keys: Array) -> Array:
 
 
 def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """Bound how far each entry (B,H,S,D) is from what is read back, in float64; infinite where nothing holds."""
+    """Bound how far each entry (B,H,S,D) is moved, in float64; infinite where nothing holds."""
     if stored.smoothed:
         return _smoothed_errors(entries, stored, precision)
     if stored.has_zero:
@@ -262,12 +261,12 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
 
 
 def _half_distances(size: Array, step: Array | float, stored: StoredFormat) -> Array:
-    """Half the distance (B,H,S,D) to the next code, and no more than the entry's size: 0 is a code, too."""
+    """Half the distance (B,H,S,D) to the next code; since 0 is one, at most the entry's size."""
     return np.minimum(np.maximum(stored.relative * size, stored.absolute * step), size)
 
 
 def _errors_with_scales(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) whose scales are the largest of a block over the largest code."""
+    """The same of entries (B,H,S,D) whose scales are the largest over the largest code."""
     size = np.abs(entries)
     largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     step = largest / stored.codes.largest + stored.least
@@ -283,8 +282,8 @@ def _errors_with_scales(entries: Array, stored: StoredFormat, precision: Precisi
 
 
 def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) whose codes have a zero point: half a step, by which a zero point
-    that is a whole number may cut the ends off, too. A step is the range over the largest code.
+    """The same of entries (B,H,S,D) whose codes have a zero point: half a step, by which a zero
+    point that is a whole number may cut the ends off, too. A step is range / largest code.
     """
     least, largest = -block_maximum(-entries, stored), block_maximum(entries, stored)
     spread, ends = largest - least, np.abs(largest) + np.abs(least)
@@ -298,7 +297,7 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
 
 
 def _errors_with_rounded_scales(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) whose scales are rounded, so that large ones may be clipped."""
+    """The same of entries (B,H,S,D) whose scales are rounded: large ones may be clipped."""
     size, codes = np.abs(entries), stored.codes
     largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     least, most = _rounded_scales(size, largest, codes)
@@ -317,10 +316,11 @@ def _errors_with_rounded_scales(entries: Array, stored: StoredFormat, precision:
 
 
 def _rounded_scales(size: Array, largest: Array, codes: Storage) -> tuple[Array, Array]:
-    """The least and the largest scale, (B,H,S,D) each, of entries of these sizes and the largest of each
-    block. Powers of two are rounded downwards so that the largest entry has the exponent of the largest
-    code, or upwards so that nothing is clipped, and any factor may have been multiplied in. E4M3 is in
-    units of a second scale, which gives its largest number to the block of the largest entry.
+    """The least and the largest scale, (B,H,S,D) each, of entries of these sizes and the largest
+    of each block. Powers of two are rounded downwards so that the largest entry has the exponent
+    of the largest code, or upwards so that nothing is clipped, and any factor may have been
+    multiplied in. E4M3 is in units of a second scale, which gives its largest number to the block
+    of the largest entry.
     """
     exact = largest / codes.largest
     if codes.has_power_scales:
@@ -336,8 +336,8 @@ def _second_scale(size: Array, codes: Storage) -> Array:
 
 
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) that have just these steps, as many: the distance to the nearest
-    code. A quotient that is off may have its neighbour's code, which is as much further away.
+    """The same of entries (B,H,S,D) that have just these steps, as many: the distance to the
+    nearest code. A quotient that is off may have its neighbour's code, as much further away.
     """
     divisor = np.where(step == 0, 1.0, step)
     quotients = entries / divisor
@@ -345,6 +345,16 @@ def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precis
     off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + 2 * _scale_underflow(precision) / divisor)
     errors = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
     return np.where(np.isfinite(entries), np.where(np.isfinite(step), errors, np.inf), 0.0)
+
+
+def nearest_codes(storage: Storage, numbers: Array) -> Array:
+    """Round numbers of any shape to the nearest codes, infinite ones to the ends of the range."""
+    if storage.is_whole:
+        nearest = np.rint(numbers)
+    else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
+        exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
+        nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
+    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
 
 
 def _scale_underflow(precision: Precision) -> float:
@@ -358,13 +368,13 @@ def _largest_number(precision: Precision) -> float:
 
 
 def _is_tiny(step: Array, precision: Precision) -> Array:
-    """Whether scales of any shape may become 0, or their reciprocals infinite: then any number may be read back."""
+    """Whether scales of any shape may become 0, or their reciprocals infinite."""
     return np.asarray(step < max(4 * _scale_underflow(precision), 4 / _largest_number(precision)))
 
 
 def block_maximum(numbers: Array, stored: StoredFormat) -> Array:
-    """Return the largest of the numbers (B,H,S,D) that share a scale, NaN where one is, in a shape that
-    broadcasts to theirs.
+    """Return the largest of the numbers (B,H,S,D) that share a scale, NaN where one is, in a shape
+    that broadcasts to theirs.
     """
     shared = stored.shared_axes
     largest = _largest_along(numbers, tuple(axis for axis in range(4) if axis not in shared))
@@ -377,13 +387,13 @@ def block_maximum(numbers: Array, stored: StoredFormat) -> Array:
 
 
 def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:
-    """The largest of numbers of any shape along some axes, of length 1 then; 0 where there is none."""
+    """The largest of numbers of any shape along some axes, of length 1 then; 0 for none."""
     is_none = any(numbers.shape[axis] == 0 for axis in axes)
     return np.asarray(numbers.max(axis=axes, keepdims=True, initial=0.0 if is_none else -np.inf))
 
 
 def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of keys (B,Hkv,S,D) whose mean is subtracted first: that moves all logits of a row alike."""
+    """The same of smoothed keys (B,Hkv,S,D): a mean that all share moves no weight."""
     mean = _mean_key(keys)
     rest = keys - mean
     errors = entry_errors(rest, replace(stored, smoothed=False), precision)
@@ -404,9 +414,9 @@ FALSE_ALARM = 1e-6
 KEY_COUNTS = (64, 1024)
 """The numbers of keys at which a report says how large an error passes.
 
-Entries are N(0,1), D = Dv = 64, eight queries, two heads, as in `benchmarks/resolution.py`. The figure
-is the median of the allowance over the entries, in units of the root mean square of the output: the
-worst case does not see an error of a single entry below it.
+Entries are N(0,1), D = Dv = 64, eight queries, two heads, as in `benchmarks/resolution.py`. The
+figure is the median of the allowance over the entries, in units of the root mean square of the
+output: the worst case does not see an error of a single entry below it.
 """
 
 _QUERIES, _HEADS, _WIDTH = 8, 2, 64
@@ -414,8 +424,8 @@ _QUERIES, _HEADS, _WIDTH = 8, 2, 64
 
 @functools.cache
 def shares_that_pass(precision: Precision, keys: int) -> tuple[float, float]:
-    """Return the error of an output entry that is allowed, in units of the output's size: in the worst
-    case, and where roundings are independent.
+    """Return the error of an output entry that is allowed, in units of the output's size: in the
+    worst case, and where roundings are independent.
     """
     sizes = Sizes(1, _HEADS, _HEADS, _QUERIES, keys, _WIDTH, _WIDTH)
     problem = make_problem(Recipe(sizes, ("normal",), "none", frozenset(), 1), precision.dtype)
@@ -426,9 +436,9 @@ def shares_that_pass(precision: Precision, keys: int) -> tuple[float, float]:
 
 
 def describe_what_passes(classes: Iterable[Precision]) -> str:
-    """Say how large an error passes, in a sentence without its full stop; empty where no class quantises.
+    """Say how large an error passes, without a full stop; empty where no class quantises.
 
-    classes: those of a subject's dtypes. The first that quantises speaks for all: the dtype changes little.
+    classes: those of a subject's dtypes. The first that quantises speaks for all.
     """
     precision = next((each for each in classes if each.stored_formats), None)
     if precision is None:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS, nearest_codes
+from attnspec.aspects.quantised.arrays import NAMES, ZEROS
 from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
-from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum
+from attnspec.aspects.quantised.stored_format import StoredFormat, block_maximum, nearest_codes
 from attnspec.numerics.precision import Precision, StoredForm
 from attnspec.problems.problem import INPUTS, Array, numpy_dtype
 from attnspec.record.outcome import Measured
@@ -83,12 +83,12 @@ def put_codes(posed: Attention) -> Attention:
 
 
 def _formats_in(stored: Mapping[str, StoredForm]) -> Mapping[str, StoredFormat]:
-    """By array, the formats in which a class says that arrays are stored, without that of weights."""
+    """By array, the formats in which a class says that arrays are stored."""
     return {name: each for name, each in stored.items() if name in INPUTS and isinstance(each, StoredFormat)}
 
 
 def _codes_near(entries: Array, stored: StoredFormat) -> Array:
-    """Codes times powers of two near entries (B,H,S,D); the largest entry of a block has the largest code."""
+    """Codes near entries (B,H,S,D), times powers of two; the largest has the largest code."""
     size = np.abs(entries)
     largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     step = np.ldexp(1.0, np.frexp(largest / stored.codes.largest)[1])

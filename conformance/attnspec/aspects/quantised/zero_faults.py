@@ -1,4 +1,4 @@
-"""These faults lose zero points, subtract them twice, take another head's, or overflow where they are subtracted."""
+"""These faults lose zero points, subtract them twice, confuse or overflow them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _subtract_unscaled(*names: str) -> Restore:
 
 
 def _of_other(name: str, other: str) -> Restore:
-    """A `restore` stage in which an array has the zero points of another, repeated where they are too few."""
+    """A `restore` stage in which an array has the zero points of another one."""
     def restore(work: PreparedCall) -> PreparedCall:
         own, zero = getattr(work, f"{name}_zero"), getattr(work, f"{other}_zero")
         if own is not None and zero is not None:
@@ -64,7 +64,7 @@ def _of_other(name: str, other: str) -> Restore:
 
 
 def _wrap_difference(difference: Array) -> Array:
-    """A difference of any shape that is formed in the 8 bits of the codes comes out of the other end."""
+    """A difference of any shape that is formed in 8 bits comes out of the other end."""
     return np.where(difference < 0, difference + 256, difference)
 
 
@@ -79,7 +79,7 @@ def _read_signed(codes: Array) -> Array:
 
 
 def _nibble_read_signed(codes: Array) -> Array:
-    """Codes of any shape from 8 on are read as int4, unless one above 15 shows that they have eight bits."""
+    """Codes of any shape from 8 on are read as int4, if none is above 15."""
     return codes if codes.max(initial=0) > 15 else np.where(codes >= 8, codes - 16, codes)
 
 
@@ -174,7 +174,7 @@ ZERO_FAULTS = (
 )
 
 def _scaled_zero(work: PreparedCall, name: str) -> Array | None:
-    """Zero points (B,H,S,D) of an array, or 1 in the place of each axis, times its scales; None without any."""
+    """Zero points (B,H,S,D) of an array, or ones that broadcast, times its scales."""
     zero, dtype = getattr(work, f"{name}_zero"), getattr(work, name).dtype
     return None if zero is None else scale_codes(np.asarray(zero).astype(dtype), getattr(work, f"{name}_scale"))
 
@@ -190,7 +190,7 @@ def _by_products(work: PreparedCall) -> PreparedCall:
 
 
 def _behind_sums(work: PreparedCall) -> PreparedCall:
-    """Keys and values stay codes times scales; the sums of products subtract their zero points, times scales."""
+    """Keys and values are codes times scales; sums subtract zero points times scales."""
     offsets = {}
     for name in ("key", "value"):
         offset = _scaled_zero(work, name)
