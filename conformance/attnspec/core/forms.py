@@ -1,11 +1,11 @@
-"""Defines forms of functions, the variants of them, and rotary embeddings.
+"""Defines forms of functions, their variants, and rotary embeddings.
 
-Problems are dense; those for other forms are put into these. A variant that attnspec has
-a framework make must be as the plain function; variants have clauses, a profile and a pool of sizes of their own,
-and are judged only where they are asked for. A rotary embedding, `rotate(x, positions, *, ...)`,
-is another kind of subject than attention, with keywords of its own. A recipe spells them as it
-spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the number of pairs
-that are turned: r = 2R features.
+Problems are dense; those for other forms are put into these. A variant that attnspec has a
+framework make must be as the plain function; variants have clauses, a profile and a pool of sizes
+of their own, and are judged only where they are asked for. A rotary embedding, `rotate(x,
+positions, *, ...)`, is another kind of subject than attention, with keywords of its own. A recipe
+spells them as it spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the
+number of pairs that are turned: r = 2R features.
 """
 
 from __future__ import annotations

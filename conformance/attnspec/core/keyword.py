@@ -176,7 +176,7 @@ class Saying:
 class RareValues:
     """Values of a keyword that few functions take.
 
-    pattern: the pattern that makes them.  limit: the limit that says whether a function takes them.
+    pattern: the pattern that makes them.  limit: the limit of a function that does not take them.
     name: what a verdict calls them.
     """
 
@@ -191,15 +191,14 @@ class Keyword:
 
     The contract: shape, meaning;  profile: a subject that claims it promises to take the keyword;
     promise: what that profile says;
-    kinds: the kinds of subjects that may take it;  required: those that must, none where the
-    keyword belongs to another form than the dense one.
+    kinds: the kinds of subjects that may take it, none if it belongs to another form than the
+    dense one;  required: those that must take it.
     in_layers: whether layers are given problems that have it.
 
-    The mathematics: acts; hides: whether it can hide a key; axes: the axes
-    of (B,H,T,S) that an array has, or of (B,H,P,D) if it is a cache; along these it is cut,
-    permuted and repeated with queries and keys; some arrays may lack the first. as_causal: if the
-    keyword counts from the query's own place, the value that hides later keys as the causal flag
-    does.
+    The mathematics: acts; hides: whether it can hide a key; axes: the axes of (B,H,T,S) that an
+    array has, or of (B,H,P,D) if it is a cache; along these it is cut, permuted and repeated with
+    queries and keys; some arrays may lack the first. as_causal: if the keyword counts from the
+    query's own place, the value that hides later keys as the causal flag does.
 
     The cases: values;  sample: the one that a diagnosis looks at.
     is_uncommon: few functions take it: the seeds of clauses, and faults of anything else, are the

@@ -117,7 +117,9 @@ def file_digest(target: str) -> str:
 
 RANKING_SOURCE = "attnspec.ranking.jobs:RankJobs"
 STOP_AFTER, DIGEST, SHARD = "stop after", "digest", "shard"
-"""Keys of `Plan.more`: after how many failures a kernel is dropped, the digest of the plan, the shard."""
+"""Keys of `Plan.more`: after how many failing clauses a kernel is dropped, the digest of the plan,
+the shard.
+"""
 
 
 @dataclass(frozen=True, slots=True)
