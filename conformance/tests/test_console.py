@@ -87,10 +87,11 @@ def events(*happened: Outcome | Event, code: int, effort: str = "quick", interru
 
 
 def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detail: Detail = Detail.SHORT,
-         is_coloured: bool = False, interrupted: bool = False, must_take: str = "", is_kept: bool = True) -> list[str]:
+         is_coloured: bool = False, interrupted: bool = False, must_take: str = "",
+         are_files_written: bool = True) -> list[str]:
     text = io.StringIO()
     handler = Verdicts(text, is_coloured=is_coloured, places=("record: run.jsonl",), detail=detail,
-                       is_kept=lambda: is_kept)
+                       are_files_written=lambda: are_files_written)
     for event in events(*happened, code=code, effort=effort, interrupted=interrupted):
         handler.handle(replace(event, must_take=must_take) if isinstance(event, RunStarted) else event)
     handler.shutdown()
@@ -111,7 +112,7 @@ def test_verdict_and_likely_cause_stand_first_and_last() -> None:
 
 def test_what_could_not_be_written_whole_has_exit_code_2() -> None:
     for outcome, code in ((held(), 0), (failed(), 1)):
-        assert told(outcome, code=code, is_kept=False)[-1].endswith(
+        assert told(outcome, code=code, are_files_written=False)[-1].endswith(
             ". But not all of it could be written. (exit code 2)")
 
 

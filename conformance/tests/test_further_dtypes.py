@@ -19,7 +19,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.record.events import SUITE
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
-from attnspec.spec.clause import Glance
+from attnspec.spec.clause import DtypeCoverage
 from attnspec.subjects.baseline import read_entries
 from attnspec.trials.covering_cases import deal_openings, sample_openings, spread_cards
 from attnspec.trials.evaluator import Evaluator
@@ -229,7 +229,7 @@ def test_a_function_that_takes_one_dtype_is_ranked_by_every_clause(half: Path, c
     record = half.with_suffix(".jsonl")
     assert cli("rank", str(half), "--record", str(record))[0] == 1
     [ranked] = read_record(record).ranks
-    of_numbers = [each for each in checks().values() if each.clause.glance is Glance.EVERY_DTYPE]
+    of_numbers = [each for each in checks().values() if each.clause.glance is DtypeCoverage.EVERY_DTYPE]
     assert ranked.held + len(ranked.failing) > len(of_numbers)
     assert "scale.negative_is_negated_query" in ranked.failing
 

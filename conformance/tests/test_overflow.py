@@ -19,7 +19,7 @@ from attnspec.problems.problem import Array
 from attnspec.questions.undeclared import (
     MOST_KEYS,
     MOST_KEYS_SQUARE,
-    Most,
+    RangeFound,
     describe_most,
     describe_tried,
     find_largest,
@@ -186,13 +186,13 @@ def test_the_largest_size_that_stands_is_found_wherever_it_is(limit: int) -> Non
 def test_sizes_are_written_as_they_are_best_read() -> None:
     assert [format_size(size) for size in (1, 2048, 65504, 2.0**30, 3.39e38)] == \
         ["1", "2,048", "65,504", "2^30", "3.39e+38"]
-    assert describe_tried([Most("keys", 0, 8192)]) == "tried up to keys 8,192"
+    assert describe_tried([RangeFound("keys", 0, 8192)]) == "tried up to keys 8,192"
 
 
 def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Subject] = []
 
-    def ask(subject: Subject, _: DType) -> tuple[Most, ...]:
+    def ask(subject: Subject, _: DType) -> tuple[RangeFound, ...]:
         asked.append(subject)
         return ()
 

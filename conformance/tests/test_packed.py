@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import GIVES, InputForm
+from attnspec.core.forms import GIVEN_TO_PACKED, InputForm
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
@@ -21,7 +21,7 @@ from attnspec.subjects.serving_forms import pack
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms.contents import replace_last_entry
 
-ALL = frozenset(GIVES)
+ALL = frozenset(GIVEN_TO_PACKED)
 HEAD = "def attend(query, key, value, *, {}):\n    return query\n"
 
 

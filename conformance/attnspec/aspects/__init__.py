@@ -1,1 +1,1 @@
-"""The aspects of attention, a folder each: keyword, mathematics, words, questions, faults."""
+"""The aspects of attention, a folder each: keyword, mathematics, words with questions, faults."""

@@ -58,12 +58,13 @@ def format_verdict(digest: Digest) -> str:
     return click.style(text, fg=_COLOURS[_code(digest)], bold=True)
 
 
-def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
-    """The last line: the conclusion in short, with the exit code. is_kept: whether all files could
-    be written.
+def format_conclusion(digest: Digest, *, are_files_written: bool = True) -> str:
+    """The last line: the conclusion in short, with the exit code.
+
+    are_files_written: whether all files could be written.
     """
     text, code = _format_verdict_of_run(digest, _words_for(digest, likely_in_short)), _code(digest)
-    if not is_kept:
+    if not are_files_written:
         text, code = f"{text} But not all of it could be written.", CANNOT_RUN
     return click.style(f"{text} (exit code {code})", fg=_COLOURS[code], bold=True)
 
@@ -361,14 +362,14 @@ class Detail(enum.Enum):
 
 class Verdicts(Handler):
     """A handler that prints the summary when the run is over. places: lines that say where record
-    and page are.  is_kept: says, then, whether all files could be written.
+    and page are.  are_files_written: says, then, whether all files could be written.
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
                  detail: Detail = Detail.SHORT,
-                 is_kept: Callable[[], bool] = lambda: True) -> None:
+                 are_files_written: Callable[[], bool] = lambda: True) -> None:
         self._stream, self._is_coloured = stream, is_coloured
-        self._places, self._detail, self._is_kept = places, detail, is_kept
+        self._places, self._detail, self._are_files_written = places, detail, are_files_written
         self._digest = Digest()
 
     def handle(self, event: Event) -> None:
@@ -381,8 +382,8 @@ class Verdicts(Handler):
             return
         width = shutil.get_terminal_size().columns if self._stream.isatty() else DEFAULT_WIDTH
         *lines, last = format_summary(self._digest, self._places, self._detail, width)
-        if not self._is_kept():
-            last = format_conclusion(self._digest, is_kept=False)
+        if not self._are_files_written():
+            last = format_conclusion(self._digest, are_files_written=False)
         for line in (*lines, last):
             click.echo(line, file=self._stream, color=self._is_coloured)
 

@@ -311,7 +311,7 @@ class Outputs:
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places,
                             detail=self.detail,
-                            is_kept=lambda: written is None or not written.is_short)
+                            are_files_written=lambda: written is None or not written.is_short)
         return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
     @property

@@ -37,7 +37,7 @@ ANSWER_SECONDS = 10.0
 """Seconds that a scheduler may take to answer."""
 
 START_SECONDS = 120.0
-"""Seconds that workers may take which are started here."""
+"""Seconds that workers started here may take until they are ready."""
 
 EXTRA_COMMAND = "pip install 'attnspec[cluster]'"
 
@@ -320,7 +320,9 @@ class ClusterWorkers:
 
 
 TASKS_AHEAD = 2
-"""Tasks that Dask holds for each that workers take: a worker's death counts against all it has."""
+"""Tasks given to Dask for each that workers can run; few, because a worker's death counts against
+all it has.
+"""
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at who the workers are."""

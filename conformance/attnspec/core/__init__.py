@@ -1,1 +1,1 @@
-"""The shared nouns. Standard library only; imports nothing else of attnspec."""
+"""The shared nouns. Standard library only; imports nothing else of attnspec, but loads aspects by name."""

@@ -85,14 +85,14 @@ EFFORTS: Mapping[Effort, EffortNumbers] = {
 }
 
 
-MOST_UNTOLD = 60.0
+SECONDS_UNTOLD = 60.0
 """After so many seconds of compiling, a message tells whoever waits."""
 
 SHARE = 16
 """One clause may take a SHARE-th of the time left: new shapes in each call leave few cases."""
 
 NEW_TO_OLD = 100
-"""A call at a new shape that takes so many times what it takes again is one that compiles."""
+"""A first call at a shape counts as compiled if it takes so many times as long as the next."""
 
 RESHAPING = frozenset({
     "split", "drop_keys", "drop_first_keys", "drop_last_value", "keep_prefix", "keep_queries",

@@ -1,11 +1,11 @@
-"""Defines forms of functions, the variants that attnspec makes of them, and rotary embeddings.
+"""Defines forms of functions, their variants, and rotary embeddings.
 
-Problems are dense; those for other forms are put into these. A variant that attnspec makes itself
-must be as the plain function; variants have clauses, a profile and a pool of sizes of their own,
-and are judged only where they are asked for. A rotary embedding, `rotate(x, positions, *, ...)`,
-is another kind of subject than attention, with keywords of its own. A recipe spells them as it
-spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the number of pairs
-that are turned: r = 2R features.
+Problems are dense; those for other forms are put into these. A variant that attnspec has a
+framework make must be as the plain function; variants have clauses, a profile and a pool of sizes
+of their own, and are judged only where they are asked for. A rotary embedding, `rotate(x,
+positions, *, ...)`, is another kind of subject than attention, with keywords of its own. A recipe
+spells them as it spells those of attention, and has S = T, Hkv = H and Dv = D. In shapes, R is the
+number of pairs that are turned: r = 2R features.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class InputForm(enum.Enum):
 BORDERS = ("cu_query", "cu_key")
 """The parameters by which a packed function is known; it has both."""
 
-GIVES: Mapping[str, str] = {
+GIVEN_TO_PACKED: Mapping[str, str] = {
     "cu_query": "(B+1,) int32: sequence b has the queries cu_query[b] … cu_query[b+1]-1",
     "cu_key": "(B+1,) int32: sequence b has the keys cu_key[b] … cu_key[b+1]-1",
     "max_query": "int: the most queries that a sequence has",
@@ -46,7 +46,7 @@ GIVES: Mapping[str, str] = {
 }
 """What a packed function gets beside the arrays, if it has parameters for it; borders always."""
 
-SAID = frozenset(COUNTS)
+SAID_BY_BORDERS = frozenset(COUNTS)
 """The keywords that borders say, for which a packed function has no parameter."""
 
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
@@ -56,7 +56,7 @@ OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is A
 
 EXPRESSED = OF_ENTRIES | frozenset(
     word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
-    and word.name not in SAID and not set(word.axes) & set("TSP")
+    and word.name not in SAID_BY_BORDERS and not set(word.axes) & set("TSP")
     and word.acts is not Acts.WEIGHTS)
 """The keywords that a packed function may take.
 
@@ -67,19 +67,19 @@ each weight of such a shape; what belongs to the entries of an array is packed a
 TABLE = "block_table"
 """The parameter by which a paged function is known."""
 
-NUMBER = next(name for name, axis in COUNTS.items() if axis == "S")
+KEY_COUNTS = next(name for name, axis in COUNTS.items() if axis == "S")
 """The number of keys of each batch entry. A paged function takes it and the table in each call."""
 
-ROWS = next(name for name, axis in COUNTS.items() if axis == "T")
+QUERY_COUNTS = next(name for name, axis in COUNTS.items() if axis == "T")
 """The keyword of the number of queries of each batch entry."""
 
-HELD_IN_PAGES = EXPRESSED | SAID
+HELD_IN_PAGES = EXPRESSED | SAID_BY_BORDERS
 """The keywords that a paged function may take.
 
 A table does not say how many keys the longest entry has, so that what has S columns has no place.
 """
 
-STATE = "cache"
+CACHE = "cache"
 """The parameter by which a decoder is known. It is given in every call, None in the first."""
 
 HELD_IN_CACHE = frozenset(CACHED)

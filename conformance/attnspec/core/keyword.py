@@ -176,7 +176,8 @@ class Saying:
 class RareValues:
     """Values of a keyword that few functions take.
 
-    pattern: theirs.  limit: that of who does not take them.  name: as a verdict has it.
+    pattern: the pattern that makes them.  limit: the limit of a function that does not take them.
+    name: what a verdict calls them.
     """
 
     pattern: str
@@ -188,16 +189,16 @@ class RareValues:
 class Keyword:
     """A keyword of `attend(query, key, value, *, ...)`. Its default is in KeywordArguments.
 
-    The contract: shape, meaning;  profile: who claims it promises to take the keyword;
+    The contract: shape, meaning;  profile: a subject that claims it promises to take the keyword;
     promise: what that profile says;
-    kinds, required: who may take it, and who must; of what belongs to another form than the dense
-    one, nobody.
-    in_layers: whether layers are put problems that have it.
+    kinds: the kinds of subjects that may take it, none if it belongs to another form than the
+    dense one;  required: those that must take it.
+    in_layers: whether layers are given problems that have it.
 
-    The mathematics: acts; hides: whether it can hide a key; axes: of an array, the axes of
-    (B,H,T,S) that it has, along which it is cut, permuted and repeated with queries and keys, or
-    of a cache (B,H,P,D); of some arrays the first may be missing; as_causal: the value that hides
-    later keys as the causal flag does, of a keyword that counts from the query's own place.
+    The mathematics: acts; hides: whether it can hide a key; axes: the axes of (B,H,T,S) that an
+    array has, or of (B,H,P,D) if it is a cache; along these it is cut, permuted and repeated with
+    queries and keys; some arrays may lack the first. as_causal: if the keyword counts from the
+    query's own place, the value that hides later keys as the causal flag does.
 
     The cases: values;  sample: the one that a diagnosis looks at.
     is_uncommon: few functions take it: the seeds of clauses, and faults of anything else, are the
@@ -209,7 +210,8 @@ class Keyword:
     beside: the keyword without which it is never given.
     is_drawn: a whole number that a recipe draws by its own seed.
     meaning_of: the array whose entries it gives another meaning.
-    identity: the number that gives them none.  is_factor: each entry is multiplied by its own.
+    identity: the value that leaves those entries unchanged: 1 for a scale, 0 for a zero point.
+    is_factor: each entry is multiplied by its own.
     rare: values that few take.
     numbers: by its name in a sentence, a number of a value at which a mistake may begin.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or

@@ -172,8 +172,8 @@ class Cost:
     """What a case costs.
 
     work: multiply-adds of the two products of a call.  seconds: for call and judgement, about.
-    bytes: in judge and host together, without `scores`: those of one float32 array of scores, of
-    which a subject may hold several.
+    bytes: in judge and host together, without scores.  scores: bytes of one float32 array of
+    scores; a subject may hold several.
     """
 
     work: int

@@ -17,7 +17,7 @@ import numpy as np
 
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import STATE, InputForm
+from attnspec.core.forms import CACHE, InputForm
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort, Kind
@@ -220,7 +220,7 @@ def _answer_as_step(decoder: Callable[..., Any], limits: Limits, *inputs: Array,
 
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
         """Output (B,H,T,Dv) and weights (B,H,T,S)."""
-        inner_keywords = {**inner.given, "return_weights": True, STATE: cache}
+        inner_keywords = {**inner.given, "return_weights": True, CACHE: cache}
         *answer, next_cache = decoder(inner.query, inner.key, inner.value, **inner_keywords)
         next_caches.append(next_cache)
         return output_and_weights(tuple(answer))

@@ -242,7 +242,9 @@ LEAST_LENGTH = 4
 """Lengths and widths are made no smaller: with fewer entries a mistake may happen not to show."""
 
 MOST_HELD_CASES = 16
-"""So many holding cases are remembered for a failing one: faults that fail there are none."""
+"""How many holding cases are kept beside a failing one; a fault that is wrong on one of them is not
+the cause.
+"""
 
 ROOMY_LENGTH = 6
 """Lengths and widths at which ranges are described where they do not matter: enough to tell one

@@ -274,9 +274,10 @@ def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence
 def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -> bool:
     """Whether faults that explain a failure are looked for.
 
-    is_further: at a dtype at which most clauses are sampled. What may be is no fault, a
-    recommendation is explained at the main dtype, and of a large case each fault would cost as
-    much as the case.
+    A `may` clause is never explained, a `should` not at further dtypes, and no case so large that
+    each fault tried would cost too much.
+
+    is_further: at a dtype at which most clauses are sampled.
     """
     level = trial.check.clause.level
     if level is Level.MAY or (level is Level.SHOULD and is_further):

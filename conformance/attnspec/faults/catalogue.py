@@ -18,6 +18,7 @@ from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import (
     BESIDE_CACHE,
+    CACHE,
     EXPRESSED,
     HELD_IN_CACHE,
     HELD_IN_PAGES,
@@ -25,8 +26,7 @@ from attnspec.core.forms import (
     POSITIONS,
     ROTARY,
     ROTARY_PROFILE,
-    SAID,
-    STATE,
+    SAID_BY_BORDERS,
     TABLE,
     InputForm,
     MadeForm,
@@ -225,8 +225,8 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
 """By pool, those whose keywords its faults take, too: past with lengths, not the reverse."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
-    InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
-    InputForm.DECODER: BESIDE_CACHE.difference(acting_on(Acts.WEIGHTS)) | HELD_IN_CACHE | {STATE}}
+    InputForm.PACKED: SAID_BY_BORDERS | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
+    InputForm.DECODER: BESIDE_CACHE.difference(acting_on(Acts.WEIGHTS)) | HELD_IN_CACHE | {CACHE}}
 """By form, the keywords that our functions of it take; none of our decoders drops weights."""
 
 OTHER_PATH = "other_path"
@@ -282,7 +282,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
 
 
 def pools_beside(pool: str) -> frozenset[str]:
-    """The pools whose keywords a function takes that has those of one pool."""
+    """The pools whose keywords go with those of this pool."""
     return frozenset({"", pool, *BESIDE_POOL.get(pool, ())})
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.forms import NUMBER, TABLE
+from attnspec.core.forms import KEY_COUNTS, TABLE
 from attnspec.faults import staged_work
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, bend_logits, near_keys, wide_dtype
 from attnspec.faults.staged_work import restore as restore_entries
@@ -112,7 +112,7 @@ def slots_of_keys(table: PageTable) -> PageSlots:
 
 def table_of(call: HandedOver) -> PageTable | None:
     """The table of a call whose keys lie in pages; None for any other."""
-    pages, lengths = getattr(call, TABLE), getattr(call, NUMBER)
+    pages, lengths = getattr(call, TABLE), getattr(call, KEY_COUNTS)
     if pages is None:
         return None
     return PageTable(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
@@ -127,7 +127,7 @@ def gather_from(find: FindSlots = slots_of_keys, *, of_value: FindSlots | None =
             return call
         key, value = _read_pages(call.key, find(table)), _read_pages(call.value, (of_value or find)(table))
         count = lengths(table) if lengths else table.lengths
-        return call.but(key=key, value=value, **{TABLE: None, NUMBER: count})
+        return call.but(key=key, value=value, **{TABLE: None, KEY_COUNTS: count})
     return gather
 
 

@@ -61,7 +61,7 @@ Replaced: TypeAlias = Mapping[str, Callable[..., Any]]
 """The stages that a mechanism replaces, by the names of `Stages`."""
 
 Mechanism: TypeAlias = Callable[[int], Replaced]
-"""From a block's, a tile's or a grid's size to what goes wrong with it, wherever it is put."""
+"""From the size of a block, tile or grid, the stages that go wrong."""
 
 
 LengthT = TypeVar("LengthT", int, Array)

@@ -391,7 +391,7 @@ class Client:
         self._is_at_work = False
 
     def begin_item(self) -> None:
-        """Gives the calls that follow the whole deadline again."""
+        """Starts the deadline anew."""
         self._spent_seconds = 0.0
 
     def load(self, header: Mapping[str, Any]) -> LoadedFunction:
@@ -425,8 +425,9 @@ class Client:
                 kind: Hashable = None) -> tuple[Header, list[Entries]]:
         """Sends a request and returns the answer.
 
-        most: bytes that the arrays of the answer, any shape, may take.  kind: the kind of call,
-        which is not tried again once it has ended hosts too often. Raises HostDied, then at once.
+        most: bytes that the arrays of the answer, any shape, may take.  kind: the kind of call.
+
+        Raises HostDied; at once for a kind that has ended MAX_DEATHS hosts.
         """
         if kind and self._deaths[kind] >= MAX_DEATHS:
             raise HostDied(self._last[kind])

@@ -159,7 +159,8 @@ class Expectation:
     gradients: Mapping[str, Gradient] | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
-        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability.
+        """(B,H,T,Dv): the typical allowance, which an honest output exceeds anywhere with at most
+        this probability.
 
         It holds where values are generic. Every entry counts, and every weight behind it, since
         its error is taken to be small.
@@ -335,7 +336,9 @@ Erring = Sequence[tuple[Roundings, WeightError]]
 
 def weights_allowance(operands: Operands, truth: Truth, r: Roundings,
                       errors: WeightError) -> Array:
-    """(B,H,T,S): D of the output for V = I, entry by entry; exactly 0 where the key is hidden."""
+    """(B,H,T,S): the worst-case allowance of the output for V = I, entry by entry; exactly 0 where
+    the key is hidden.
+    """
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
@@ -392,7 +395,9 @@ def _stored_one_error(r: Roundings) -> float:
 
 def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings,
                       errors: WeightError) -> Array:
-    """(B,H,T): D of the output for V = 1, and the rounding of each weight that is returned."""
+    """(B,H,T): the worst-case allowance of the output for V = 1, and the rounding of each weight
+    that is returned.
+    """
     divisor_error = errors.divisor_error(r)
     growth = ((1 + _kept_weight_error(errors, r)) * (1 + divisor_error) * (1 + r.softmax) ** 2
              * (1 + r.output) - 1)
@@ -474,7 +479,7 @@ def _drop_sink_column(truth: Truth) -> Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typical:
-    """What chance, and what no chance, contributes to the error of an output.
+    """The random and the systematic part of an output's error.
 
     spread (B,H,T,Dv): the root of the sum of squared roundings.  strain (B,H,T,1): the same of the
     worst attended logarithm of a weight; beyond some 0.1 / multiple the error is no longer linear
@@ -491,15 +496,18 @@ class Typical:
                        self.sure + other.sure)
 
     def allowance(self, worst_case: Array, multiple: float) -> Array:
-        """(B,H,T,Dv): S, or the worst case where that is less or S has no meaning."""
-        # exp(e) - 1 is e·(1 + e/2 + …): where e is no longer small this takes S beyond D, and D
-        # stands
+        """(B,H,T,Dv): the typical allowance, or the worst-case allowance where that is less or the
+        typical one has no meaning.
+        """
+        # exp(e) - 1 is e·(1 + e/2 + …): where e is no longer small, this takes the typical
+        # allowance beyond the worst-case one, which then stands
         curvature = np.exp(np.minimum(2 * multiple * self.strain, 700.0))
         return np.asarray(np.fmin(worst_case, multiple * self.spread * curvature + self.sure))
 
 
 def hoeffding_multiple(events: int, false_alarm: float) -> float:
-    """How many spreads no error of so many exceeds, but with probability `false_alarm`.
+    """The multiple of its spread that none of `events` errors exceeds, except at rate
+    `false_alarm`.
 
     By Hoeffding's inequality and a union.
     """
@@ -508,7 +516,9 @@ def hoeffding_multiple(events: int, false_alarm: float) -> float:
 
 
 def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
-    """The ingredients of S. They have no meaning on rows that `in_domain` leaves out."""
+    """The ingredients of the typical allowance. They have no meaning on rows that `in_domain`
+    leaves out.
+    """
     p = truth.weights / divisor(truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
     attended_variance = variance
@@ -524,7 +534,8 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     if r.stored_formats:
         strain = np.hypot(strain, strain_of_query(operands))
         sure = sure + sure_of_stored(operands, truth, r, errors)
-    # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
+    # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times the
+    # typical allowance on such heads
     unit, growth = _value_unit(operands.value), 1 + r.output
     scaled_operands = replace(operands, value=operands.value / unit)
     scaled_truth = replace(truth, output=truth.output / unit)

@@ -100,8 +100,8 @@ class Mathematics:
         return None
 
     def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
-        """What is added to the logits, and the largest number that it may be made from, (B,H,T,S)
-        each.
+        """What is added to the logits, and the largest size of the numbers that it is computed
+        from, (B,H,T,S) each.
 
         None where this aspect adds nothing.  own: the queries' own places, (T,1) or (B,1,T,1).
         """
@@ -255,11 +255,11 @@ class Operands:
     (B,H,T,S), or None where every key is;
     counts (B,H,T): how many keys each query attends to;
     usable (B,H,T): False where a row sees a key, value or bias that is not finite, or where the
-    batch entry has no such query. `held` and held_key are of the finite hidden entries too, which
-    key and value need not hold: they can overflow a subject's storage.
+    batch entry has no such query. `held` and `held_key` also count finite hidden entries,
+    which `key` and `value` may leave out: they can overflow a subject's storage.
     has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
-    reach (B,H,T,S): of what aspects add, which `bias` holds, the largest number that it may be
-    made from; None where none adds.
+    reach (B,H,T,S): of what aspects add, which `bias` holds, the largest size of the numbers that
+    it is computed from; None where none adds.
     entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`
     count; None where it stores them as they are.
     """

@@ -28,9 +28,8 @@ class InputErrors:
 
     of_logits, of_values: relative, of each product of a query and a key entry, and of each value.
     logit_growth, value_growth: by how much the entries that it is handed may be larger than those
-    that attend.  query_offset, key_offset, value_offset: by how much, beyond an entry's own size,
-    the numbers may be larger that are added up to make it: what is taken off of a code, and the
-    code.
+    that attend.  query_offset, key_offset, value_offset: how far the numbers added up to make
+    an entry (its code, its zero point) may exceed the entry's own size.
     """
 
     of_logits: float = 0.0
@@ -138,9 +137,8 @@ def function_error(precision: Precision, word: str, computed_in: DType, *, more:
     """The relative error of an elementary function, with `more` ulps than the word says; 1 ulp is
     2u.
 
-    What is documented is documented of float32, or of float64 where it is computed in that. In a
-    half format the function itself comes on top, to the ulps that are usual of any format: so the
-    declared number means the same whichever format another word names.
+    Documented ulps count in float32, or in float64 where it computes there. A half format adds its
+    own usual ulps, so that a declared number means the same everywhere.
     """
     ulps = 2 * (getattr(precision, word) + more)
     if not DTYPES[computed_in].is_half:

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 
 from attnspec.core.coverage import AXES, LONGEST
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import STATE
+from attnspec.core.forms import CACHE
 from attnspec.core.keywords import CACHED
 from attnspec.core.sizes import RefusalCondition
 from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
@@ -53,7 +53,7 @@ class LengthDistribution:
     is_whole: bool = True
 
     def length_at(self, share: float, least: int = 1, most: int | None = None) -> int:
-        """The length that a share in [0, 1) of the weight between these bounds stands for.
+        """The length at this share of the cumulated weight, in [0, 1), between these bounds.
 
         A smaller share never stands for a longer one. If no length is there, it is `least`.
         """
@@ -417,7 +417,7 @@ class Demand:
                         for axis in self.cut_axes))
 
     def grouping(self, limits: Limits) -> Grouped:
-        """Whether query heads share key heads. A clause that does not ask for it may have to."""
+        """Whether query heads share key heads. A clause that wants no groups may get them."""
         # a kernel of grouped heads may refuse one head a group
         if self.domain.grouped == "no" and limits.grouped is True and limits.nearest("G", 1) > 1:
             return "maybe"
@@ -563,7 +563,7 @@ class Demand:
 
     def _most_scores(self, sizes: Sizes) -> int:
         """The scores of a decoder's call that stores all keys; 0 for others."""
-        is_stepped = STATE in self.domain.always or STATE in self.domain.sometimes
+        is_stepped = CACHE in self.domain.always or CACHE in self.domain.sometimes
         return sizes.B * sizes.H * sizes.S * sizes.S if is_stepped else 0
 
     def fit_within_cap(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
-from attnspec.core.forms import STATE
+from attnspec.core.forms import CACHE
 from attnspec.core.keyword import (
     GRAD,
     Acts,
@@ -300,7 +300,7 @@ def fill_cache(problem: Problem, keys: int) -> Problem:
                if set(axes) & set("TS") and name in OFF}
     inputs = {name: getattr(whole, name)[:, :, order] for name in CACHED_INPUTS}
     inputs["query"] = np.ascontiguousarray(whole.query[:, :, -1:])
-    return split_past(whole.but(**{**columns, **hiding, STATE: None, **inputs}), keys - 1)
+    return split_past(whole.but(**{**columns, **hiding, CACHE: None, **inputs}), keys - 1)
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:

@@ -190,7 +190,7 @@ _LARGEST_WRITTEN_OUT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class RangeFound:
     """The largest size without overflow, 0 if there is none, and the largest tried.
 
     noun: in the plural.
@@ -238,7 +238,7 @@ def _powers_of_two(most: float) -> list[float]:
     return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 
-def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
+def probe_ranges(subject: Subject, dtype: DType) -> tuple[RangeFound, ...]:
     """The largest logits and values and the most keys without overflow, at a half dtype.
 
     What cannot be asked is missing.
@@ -252,7 +252,7 @@ def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
     ranges = []
     for noun, sizes, stands in searches:
         try:
-            ranges.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)),
+            ranges.append(RangeFound(noun, find_largest(sizes, partial(_answers_size, stands, asker)),
                               sizes[-1]))
         except NotAsked:
             continue
@@ -272,12 +272,12 @@ def find_largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> flo
     return sizes[low]
 
 
-def describe_most(ranges: Sequence[Most]) -> str:
+def describe_most(ranges: Sequence[RangeFound]) -> str:
     """`logits up to 65,504, values up to 65,504, 2,048 keys`."""
     return ", ".join(map(str, ranges))
 
 
-def describe_tried(ranges: Sequence[Most]) -> str:
+def describe_tried(ranges: Sequence[RangeFound]) -> str:
     """The largest sizes tried: the subject may take larger ones."""
     return ("tried up to "
             + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in ranges))

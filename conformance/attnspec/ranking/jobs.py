@@ -45,10 +45,10 @@ from attnspec.spec.clause import Spec, first_of
 from attnspec.subjects.outline import no_such_subject, only_function
 
 DEFAULT_FUNCTION = "attend"
-"""How a kernel's function is called, unless its file has one that takes what attention takes."""
+"""The name of a kernel's function, unless its file has only one that takes what attention takes."""
 
 DIGEST_DIGITS = 16
-"""Of the digest of a file."""
+"""How many digits of the digest of a file are kept."""
 
 _LIST_SUFFIX = ".txt"
 
@@ -62,7 +62,7 @@ def find_kernels(names: Iterable[str], function: str = "") -> Iterator[str]:
     a name that is empty or leads nowhere.
     """
     for target in names:
-        path, (pattern, _, function_named) = Path(target), target.rpartition(":")
+        path, (pattern, _, named_function) = Path(target), target.rpartition(":")
         if path.is_dir():
             yield from _targets_in(_files_in_folder(path), target, function)
         elif path.suffix == _LIST_SUFFIX:
@@ -70,7 +70,7 @@ def find_kernels(names: Iterable[str], function: str = "") -> Iterator[str]:
         elif target.endswith(".py"):
             yield from _targets_in(_match_files(target), target, function)
         elif pattern.endswith(".py") and glob.has_magic(pattern):
-            yield from _targets_in(_match_files(pattern), target, function_named)
+            yield from _targets_in(_match_files(pattern), target, named_function)
         else:
             yield target
 
@@ -117,7 +117,9 @@ def file_digest(target: str) -> str:
 
 RANKING_SOURCE = "attnspec.ranking.jobs:RankJobs"
 STOP_AFTER, DIGEST, SHARD = "stop after", "digest", "shard"
-"""Keys of a plan: when a kernel is dropped, the digest of its record, the shard."""
+"""Keys of `Plan.more`: after how many failing clauses a kernel is dropped, the digest of the plan,
+the shard.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +344,7 @@ class KernelWorker:
 
 
 GRADE_QUANTITY = "precision grade"
-"""The quantity of the reading that tells it."""
+"""The quantity of the reading that holds a kernel's grade."""
 
 _HOLDING_VERDICTS = frozenset({Verdict.HELD, Verdict.EXPECTED})
 _DEATH_VERDICTS = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})

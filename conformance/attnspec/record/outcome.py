@@ -158,7 +158,7 @@ class Likeness:
 
 
 A_CHOICE = " (a choice, no bug)"
-"""How the cause of an explanation ends that is nothing to mend: half of the field does so."""
+"""The end of a cause that needs no mending: many libraries do so on purpose."""
 
 MAGNITUDE_CAUSE = "the answer is wrong where the largest "
 """How a read-out begins that finds the magnitude from which on an answer is wrong."""
@@ -395,7 +395,9 @@ def is_choice(finding: KnownFinding) -> bool:
 
 
 def is_named(patterns: Sequence[str], clause: str) -> bool:
-    """Whether an id, in which * stands for any text, is the clause's. No ids name all clauses."""
+    """Whether an id, in which * stands for any text, is the clause's. An empty list
+    names every clause.
+    """
     return not patterns or any(fnmatch.fnmatchcase(clause, pattern) for pattern in patterns)
 
 

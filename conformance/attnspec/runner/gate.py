@@ -261,7 +261,7 @@ EFFORT_ATTRIBUTE = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
 
 SIZES_ATTRIBUTE = "attnspec_sizes"
-"""The attribute of a gate's test function that says what the sizes cost which its user names."""
+"""The attribute of a gate's test function that says what its named sizes and variants cost."""
 
 STRICT_PROPERTY = "attnspec-strict"
 """The property that items of a strict gate have in their report."""

@@ -140,10 +140,10 @@ def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
 
 
 def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -> int:
-    """Returns 0 if all conforms, 1 if a gating clause is violated, 2 if nothing can be said.
+    """The first that holds: 2 if the run was interrupted, 1 if an outcome gates, 2 if no item was
+    executed or one was not run, else 0.
 
-    Nothing can be said of a run that was interrupted, that executed nothing, or of which items
-    were not run.
+    strict: outcomes of `should` clauses gate as well.
     """
     if interrupted:
         return CANNOT_RUN

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.effort import MOST_UNTOLD
+from attnspec.core.effort import SECONDS_UNTOLD
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.plan import Job, JobFailure, Plan
@@ -52,7 +52,7 @@ def last_words(folder: Path, worker: str) -> LastWords:
 
 
 def read_failures(folder: Path) -> list[str]:
-    """Reads how items had failed whose workers were ended: a line of a record each."""
+    """Reads how items had failed before their workers were ended: a line of a record each."""
     texts = [_read_trace(path) for path in sorted(folder.glob("*.failure"))]
     return [text.splitlines()[0] for text in texts if text]
 
@@ -246,7 +246,7 @@ class Listener:
         """Emits once that a subject has compiled for a minute, in all workers together."""
         before = self._compiling.get(subject, 0.0)
         self._compiling[subject] = before + seconds
-        if before < MOST_UNTOLD <= before + seconds:
+        if before < SECONDS_UNTOLD <= before + seconds:
             self._emit(SubjectCompiles(subject, before + seconds))
 
     def _introduce_subject(self, card: SubjectCard) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.forms import BESIDE_CACHE, STATE
+from attnspec.core.forms import BESIDE_CACHE, CACHE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import split_past
@@ -56,7 +56,7 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
 
 def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     """Adds a warning to a decoder that is right behind one call and wrong behind several."""
-    posed = pose_step(form).but(**{STATE: "token_by_token"})
+    posed = pose_step(form).but(**{CACHE: "token_by_token"})
     wrong = trier.find_wrong(form, posed, _find_scale(form, posed, trier))
     if wrong is None:
         return form
@@ -89,22 +89,22 @@ def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
 def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt,
                      trier: Trier) -> CallForm:
     """Returns the nearest wrong decoder that heeds its cache and is named so; else the form."""
-    names = [each.name for each in find_parameters(STATE, called) if not each.tried_as
+    names = [each.name for each in find_parameters(CACHE, called) if not each.tried_as
              or _CACHE_NAME.search(normalise_name(each.name))]
     places = [each.name for each in _list_place_parameters(called)]
-    if nearest.form.parameter_for(STATE) in places:
+    if nearest.form.parameter_for(CACHE) in places:
         names = places if nearest.progress is Progress.OTHER_NUMBERS else []
-    if not names or nearest.form.parameter_for(STATE) not in names:
+    if not names or nearest.form.parameter_for(CACHE) not in names:
         return form
     if nearest.progress is not Progress.OTHER_NUMBERS:
         return _leave_out_cache(form, names[0], nearest, trier)
     step = pose_step(nearest.form)
     explained = trier.explain(nearest.form, step, _find_scale(nearest.form, step, trier))
-    is_wanted = bool(explained) and nearest.form.arguments.get(nearest.form.parameter_for(STATE), "").startswith("{")
+    is_wanted = bool(explained) and nearest.form.arguments.get(nearest.form.parameter_for(CACHE), "").startswith("{")
     if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
     against = explained or f"behind what a call hands back {nearest.objection}"
-    said = say_handed_on(nearest.form.parameter_for(STATE), STATE, against)
+    said = say_handed_on(nearest.form.parameter_for(CACHE), CACHE, against)
     limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL_PAST)}
     return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
 
@@ -115,8 +115,8 @@ def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) 
     alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
     if form.reading is None or not form.reading.path or len(alone) > 1:
         return form
-    why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.objection}."
-    return form.leave_out(name, why, [STATE])
+    why = f"It could not be used as `{CACHE}`: behind what a call hands back, {nearest.objection}."
+    return form.leave_out(name, why, [CACHE])
 
 
 def _find_scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
@@ -146,8 +146,8 @@ def _is_decoder(form: CallForm, trier: Trier) -> bool:
 def _list_decoders(form: CallForm, called: tuple[TheirParameter, ...],
                    trier: Trier) -> Iterator[CallForm]:  # noqa: ARG001  (the same parameters for both ways)
     """Lists the form with each parameter that may be a cache and each place of the next one."""
-    for parameter in find_parameters(STATE, called):
-        passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
+    for parameter in find_parameters(CACHE, called):
+        passed = (*form.bindings, Binding(CACHE, parameter.name, CACHE))
         for asked in _list_asked(form, called):
             is_left = form.arguments.get(parameter.name) in _NOTHING_TEXTS and not form.positional_order
             given = {name: text for name, text in asked.arguments.items() if name != parameter.name or not is_left}
@@ -174,8 +174,8 @@ def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
                           trier: Trier) -> Iterator[CallForm]:
     """Lists the form with a cache that calls fill in place, handed over or held by the module."""
     form = replace(form, is_compiled=False)
-    for parameter in find_parameters(STATE, called):
-        passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
+    for parameter in find_parameters(CACHE, called):
+        passed = (*form.bindings, Binding(CACHE, parameter.name, CACHE))
         given = {name: text for name, text in form.arguments.items() if name != parameter.name or form.positional_order}
         handed = replace(form, bindings=passed, arguments=given,
                          construction={**form.construction, **_name_layer(form)})
@@ -183,7 +183,7 @@ def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
             yield replace(handed, kept_cache=kept)
     for parameter in _list_place_parameters(called) if form.is_class else ():
         for place in _PLACE_TEXTS:
-            passed = (*form.bindings, Binding(STATE, parameter.name, place))
+            passed = (*form.bindings, Binding(CACHE, parameter.name, place))
             yield replace(form, bindings=passed, kept_cache=KeptCache())
 
 
@@ -240,7 +240,7 @@ _CACHE_SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
 
 def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple[str, str]]:
     """Lists the parameter and Python of an empty cache, in every layout, by callee's sources."""
-    wanted = [each.name for each in find_parameters(STATE, callee.parameters) if each.is_required]
+    wanted = [each.name for each in find_parameters(CACHE, callee.parameters) if each.is_required]
     for name in wanted[:1]:
         keys = sorted(rest[0] for _, *rest in find_parts(callee.functions, 0, {name: (name,)}) if len(rest) == 1)
         for shape in _CACHE_SHAPES:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnspec.core.forms import STATE
+from attnspec.core.forms import CACHE
 from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import LayerProblem
@@ -78,7 +78,7 @@ def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[
         return
     if triangle := _find_triangle(form, callee.source):
         yield triangle
-    if form.parameter_for(STATE):
+    if form.parameter_for(CACHE):
         yield "it is a decoder, whose call may bring several keys"
     for doc in callee.docs:
         if sentence := _find_causal_sentence(doc):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from attnspec.core.forms import BORDERS, NUMBER, TABLE
+from attnspec.core.forms import BORDERS, KEY_COUNTS, TABLE
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.keyword_arrays import sample_array
@@ -171,7 +171,7 @@ def list_paged_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFor
     """
     parameters = callee.parameters
     for table, number in _find_table_and_counts(parameters):
-        passed = (Binding(TABLE, table, TABLE), Binding(NUMBER, number, NUMBER))
+        passed = (Binding(TABLE, table, TABLE), Binding(KEY_COUNTS, number, KEY_COUNTS))
         names = find_array_names([each for each in parameters if each.name not in (table, number)])
         known = {*names, table, number}
         rest = tuple(each for each in parameters if each.name not in known)
@@ -187,7 +187,7 @@ def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tup
             if each in find_parameters(TABLE, parameters) or _TABLE_NAME.search(normalise_name(each.name))]
     for table in list(dict.fromkeys(told))[:1]:
         others = [each for each in parameters if each.name != table]
-        named_so = [*find_parameters(NUMBER, others),
+        named_so = [*find_parameters(KEY_COUNTS, others),
                     *(each for each in others if normalise_name(each.name) in _KEY_COUNT_NAMES)]
         unknown = [each for each in find_unknown(others, Site.CALL) if each.name not in find_array_names(others)]
         for each in dict.fromkeys(named_so or unknown):

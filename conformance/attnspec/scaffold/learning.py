@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, KEY_COUNTS, TABLE
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
@@ -51,7 +51,7 @@ def may_learn_keyword(form: CallForm, keyword: str) -> bool:
         return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
     if not form.parameter_for(TABLE) or not keyword:
         return True
-    return keyword in HELD_IN_PAGES and keyword != NUMBER
+    return keyword in HELD_IN_PAGES and keyword != KEY_COUNTS
 
 
 def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:

@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Limits
 from attnspec.core.dtype import DTYPES
-from attnspec.core.forms import SAID, TABLE
+from attnspec.core.forms import SAID_BY_BORDERS, TABLE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -352,7 +352,7 @@ def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
     if form.kind is Kind.LAYER:
         claims.insert(0, "layers")
     if form.is_packed:
-        claims += [KEYWORDS[name].profile for name in sorted(SAID)]
+        claims += [KEYWORDS[name].profile for name in sorted(SAID_BY_BORDERS)]
     further = {"past": form.next_cache, "masking": form.limits.get("bias_is_mask"),
                "grouped": learned.limits.get("grouped")}
     claims += [claim for claim, is_made in further.items() if is_made]

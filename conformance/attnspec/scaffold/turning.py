@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.core.forms import STATE
+from attnspec.core.forms import CACHE
 from attnspec.problems.problem import join_past
 from attnspec.scaffold.decoders import is_right_behind_past, pose_step
 from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Parameters, Site
@@ -160,7 +160,7 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
     """Leaves out and demands a right cache, if turned steps differ from the whole."""
-    name = form.parameter_for(STATE)
+    name = form.parameter_for(CACHE)
     if not name or not is_right_behind_past(form, trier):
         return form
     turning = replace(form, filled_tensors={}, replacements={}, variants={})
@@ -179,6 +179,6 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
         return form
     why = ("With its rotation on, a call behind a past gives another output than one call on the "
            "whole sequence, as where positions restart at 0 in each call. So it is left out.")
-    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE),
+    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != CACHE),
                     cache_path="", kept_cache=None)
-    return dense.leave_out(name, why, [STATE])
+    return dense.leave_out(name, why, [CACHE])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from attnspec.core.forms import ROWS, STATE
+from attnspec.core.forms import CACHE, QUERY_COUNTS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.scaffold.decoders import learn_cache
 from attnspec.scaffold.form import CallForm, Parameters, Site
@@ -75,7 +75,7 @@ def _learn_by_trying(form: CallForm, parameter: TheirParameter, trier: Trier) ->
                 return replace(tried, is_compiled=form.is_compiled)
     if parameter.default is not None and not parameter.is_required:
         return form
-    stepped = learn_cache(form, (replace(parameter, tried_as=STATE),), trier)
+    stepped = learn_cache(form, (replace(parameter, tried_as=CACHE),), trier)
     may_mask = stepped is form and _has_room(form, "mask")
     on_queries = read_as_key_mask(form, parameter.name, trier) if may_mask else None
     return hand_on(form, (on_queries,), KEY_MASK_LIMITS, HIDES_QUERIES) if on_queries else stepped
@@ -114,7 +114,7 @@ def _has_room(form: CallForm, keyword: str) -> bool:
 
 def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
     """Says whether a parameter's default leaves room for a keyword."""
-    if keyword not in KEYWORDS or keyword == ROWS:
+    if keyword not in KEYWORDS or keyword == QUERY_COUNTS:
         return False
     if isinstance(parameter.default, bool):
         return keyword in _FLAG_KEYWORDS

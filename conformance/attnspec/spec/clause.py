@@ -33,7 +33,7 @@ FLIPPING = "variants_agree"
 """The relation that asks a subject's variants."""
 
 MAKING = "form_agrees"
-"""The relation that asks for a form that attnspec makes of the subject."""
+"""The relation that asks for a form that attnspec has a framework make of the subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,11 @@ class Word:
     where: FileLocation = field(default=FileLocation("", 0), compare=False)
 
 
-class Glance(enum.Enum):
-    """At how many dtypes all cases of a clause are tried; the others get a sample or none."""
+class DtypeCoverage(enum.Enum):
+    """At how many dtypes all cases of a clause are tried; the others get a sample or none.
+
+    The spec says it under `glance`. It holds at every effort.
+    """
 
     ONE_DTYPE = "one dtype"
     EVERY_DTYPE = "every dtype"
@@ -107,7 +110,7 @@ class Clause:
     then: tuple[Word, ...]
     refuted_by: tuple[str, ...]
     note: str
-    glance: Glance = Glance.ONE_DTYPE
+    glance: DtypeCoverage = DtypeCoverage.ONE_DTYPE
     pool: str = ""
     where: FileLocation = field(default=FileLocation("", 0), compare=False)
     places: Mapping[str, FileLocation] = field(default_factory=dict, compare=False)
@@ -219,7 +222,8 @@ def is_put_whole(clause: Clause, dtype: DType, dtypes: Sequence[DType]) -> bool:
 
     They are at the first dtype, and at all others if the verdict depends on the dtype.
     """
-    return clause.glance is Glance.EVERY_DTYPE or dtype not in dtypes or dtype is first_of(dtypes)
+    return (clause.glance is DtypeCoverage.EVERY_DTYPE or dtype not in dtypes
+            or dtype is first_of(dtypes))
 
 
 CONTRACT = "contract"

@@ -15,7 +15,7 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import FileLocation, SpecError, quote_value
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import Level
-from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Glance, Spec, Word
+from attnspec.spec.clause import BibliographyEntry, Citation, Clause, DtypeCoverage, Spec, Word
 from attnspec.spec.yaml_lines import Fields, Located, describe, parse_yaml, read_bytes, shown_path
 
 OWN_POOL = "own"  # of the clauses of an added file that name none
@@ -100,7 +100,7 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
         problem=given_words.problem, given=given_words.word, draw=given_words.draw,
         runs=_runs(fields), then=_read_relations(fields),
         refuted_by=_refuted_by(fields), note=fields.text("note", ""),
-        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE),
+        glance=fields.choice("glance", DtypeCoverage, DtypeCoverage.ONE_DTYPE),
         pool=fields.text("pool", "" if theme else OWN_POOL),
         where=fields.place(), places=fields.mapping.places)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS, Declaration, Variant, of_kind
 from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, TargetError
-from attnspec.core.forms import STATE
+from attnspec.core.forms import CACHE
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
@@ -84,7 +84,7 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
     if function.is_function:  # an object has attributes of its own, not ours to read
         for attribute, value in function.attributes.items():
             _check_name(name, attribute, value, signature.kind, function.place)
-    named = ATTRIBUTES.keys() - ({STATE} - signature.given)  # others than decoders may keep something of theirs there
+    named = ATTRIBUTES.keys() - ({CACHE} - signature.given)  # others than decoders may keep something of theirs there
     given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
         beside = {other: given[other] for other in _READ_TOGETHER.get(attribute, ()) if other in given}

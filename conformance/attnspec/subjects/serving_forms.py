@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, TABLE
+from attnspec.core.forms import CACHE, HELD_IN_CACHE, KEY_COUNTS, OF_ENTRIES, SAID_BY_BORDERS, TABLE
 from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
@@ -62,7 +62,7 @@ class PackedProblem:
 
     @property
     def lays(self) -> Lays:
-        """Returns what packs entries of each input as (Nq,H,·) or (Nk,Hkv,·)."""
+        """Returns the function that packs entries of each input as (Nq,H,·) or (Nk,Hkv,·)."""
         return {name: partial(_pack_array, own=own) for name, own in self.own_places.items()}
 
     def pack_output(self, array: Array) -> Array:
@@ -84,7 +84,7 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
     form = {"cu_query": _find_borders(own["query"]), "cu_key": _find_borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
-    keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
+    keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID_BY_BORDERS}
     return PackedProblem(query, key, value, {**form, **keywords}, own, sizes)
 
 
@@ -117,7 +117,9 @@ def _find_longest(own: Array) -> int:
 
 
 LARGE_FILLER = 256.0
-"""What stands, with alternating signs, in slots without a key, where that is to be seen."""
+"""What stands, with alternating signs, in slots without a key, where reading such a slot must
+show.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +134,7 @@ class PagedProblem:
     @property
     def given_arguments(self) -> Mapping[str, object]:
         """Returns what is given beside query, key and value."""
-        return {TABLE: self.table, NUMBER: self.lengths}
+        return {TABLE: self.table, KEY_COUNTS: self.lengths}
 
 
 def _shuffle_pages(pages: int) -> Array:
@@ -204,7 +206,9 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
 
 
 def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
-    """Returns what lays out entries of keys and values, (B,Hkv,S,·), as (pages,slots,Hkv,·)."""
+    """Returns the function that lays out entries of keys and values, (B,Hkv,S,·), as
+    (pages,slots,Hkv,·).
+    """
     return dict.fromkeys(CACHED_INPUTS, _lay_pages(problem, pattern, multiple).lay)
 
 
@@ -221,7 +225,7 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
     """Decides which page has which keys, by a pattern, and where it is in the pool."""
     layout, sizes = LAYOUTS.get(pattern, PageLayout()), problem.sizes
     slots = slots_of_page(pattern, sizes.S, multiple)
-    given = getattr(problem, NUMBER)
+    given = getattr(problem, KEY_COUNTS)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
@@ -292,7 +296,7 @@ GROWING = 7
 NO_CACHE = ""
 """The name of the cache of a sequence that has not begun."""
 
-FIRST_STEP: Mapping[str, object] = {STATE: {"earlier": {}, "takes": NO_CACHE}}
+FIRST_STEP: Mapping[str, object] = {CACHE: {"earlier": {}, "takes": NO_CACHE}}
 """What is told of the first call of a sequence."""
 
 OWN_CACHE, OTHER_CACHE, TRIED_CACHE = "own", "other", "tried"
@@ -350,7 +354,7 @@ def steps_for_host(stepped: SteppedDecoding,
         arrays, keywords = call(step.problem)
         earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes,
                                 "makes": step.makes}
-    return {STATE: {"earlier": earlier, "takes": stepped.last.takes}}
+    return {CACHE: {"earlier": earlier, "takes": stepped.last.takes}}
 
 
 def _store_at_once(past: int) -> tuple[int, ...]:
@@ -415,7 +419,7 @@ def _silence_call(problem: Problem, part: Problem, end: int | None = None) -> Pr
 def _without_past(problem: Problem) -> Problem:
     """Removes what the cache holds and what belongs to it."""
     new = cut_meanings(problem, keys=slice(problem.past, None))
-    return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
+    return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{CACHE: None})
 
 
 def _make_other_call(problem: Problem) -> Problem:

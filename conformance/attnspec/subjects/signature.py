@@ -15,15 +15,15 @@ from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import (
     BESIDE_CACHE,
     BORDERS,
+    CACHE,
     EXPRESSED,
-    GIVES,
+    GIVEN_TO_PACKED,
     HELD_IN_CACHE,
     HELD_IN_PAGES,
-    NUMBER,
+    KEY_COUNTS,
     POSITIONS,
     ROTARY,
-    SAID,
-    STATE,
+    SAID_BY_BORDERS,
     TABLE,
     InputForm,
 )
@@ -133,8 +133,8 @@ _ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another on
 
 
 _PARAMETERS_BY_FORM: Mapping[InputForm, frozenset[str]] = {
-    InputForm.DENSE: frozenset(), InputForm.PACKED: SAID, InputForm.PAGED: frozenset({TABLE}),
-    InputForm.DECODER: HELD_IN_CACHE | {STATE}}
+    InputForm.DENSE: frozenset(), InputForm.PACKED: SAID_BY_BORDERS, InputForm.PAGED: frozenset({TABLE}),
+    InputForm.DECODER: HELD_IN_CACHE | {CACHE}}
 """By form, the keywords that it says by other means."""
 
 
@@ -205,7 +205,7 @@ def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter]
                           f"{_ATTENTION_CALL.replace('...', 'causal=True')}")
     given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required}
     if form is InputForm.PAGED:
-        given.add(NUMBER)
+        given.add(KEY_COUNTS)
     if bare := [each for name, each in known.items()
                 if each.default is Parameter.empty and name not in given]:
         raise _make_error(function, _without_default(name, bare, target))
@@ -265,9 +265,9 @@ def find_function_form(names: Collection[str], function: FunctionDescription,
     Raises TargetError for one border without the other, and for what the form has no place for.
     """
     borders = [border for border in BORDERS if border in names]
-    if STATE in names:
+    if CACHE in names:
         _check_decoder([*borders, *names], function, name)
-        return InputForm.DECODER, frozenset({STATE})
+        return InputForm.DECODER, frozenset({CACHE})
     if TABLE in names:
         _check_paged([*borders, *names], function, name)
         return InputForm.PAGED, frozenset({TABLE})
@@ -281,7 +281,7 @@ def find_function_form(names: Collection[str], function: FunctionDescription,
     _refuse_unfit(function, [each for each in names if each in KEYWORDS], EXPRESSED,
                   f"{name} is packed (it takes cu_query and cu_key) and takes {{!r}}, which "
                   f"packed arrays have no place for. A packed function may take {{}}.")
-    return InputForm.PACKED, frozenset(names) & GIVES.keys()
+    return InputForm.PACKED, frozenset(names) & GIVEN_TO_PACKED.keys()
 
 
 def _refuse_unfit(function: FunctionDescription, names: Collection[str], fit: Collection[str],
@@ -293,9 +293,9 @@ def _refuse_unfit(function: FunctionDescription, names: Collection[str], fit: Co
 
 def _check_paged(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raises TargetError for a paged function without lengths, or with what pages rule out."""
-    if NUMBER not in names:
-        raise _make_error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function "
-                                    f"takes both: attend(query, key, value, *, {TABLE}, {NUMBER}, "
+    if KEY_COUNTS not in names:
+        raise _make_error(function, f"{name} takes {TABLE!r} but not {KEY_COUNTS!r}; a paged function "
+                                    f"takes both: attend(query, key, value, *, {TABLE}, {KEY_COUNTS}, "
                                     "...)")
     named = [each for each in names if each in {*KEYWORDS, *BORDERS} - {TABLE}]
     _refuse_unfit(function, named, HELD_IN_PAGES,
@@ -306,9 +306,9 @@ def _check_paged(names: Collection[str], function: FunctionDescription, name: st
 def _check_decoder(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raises TargetError for a decoder that takes what its cache says, or rules out."""
     of_layers = {word.name for word in KEYWORDS.values() if word.required}
-    named = [each for each in names if each in {*KEYWORDS, *BORDERS} - of_layers - {STATE}]
+    named = [each for each in names if each in {*KEYWORDS, *BORDERS} - of_layers - {CACHE}]
     _refuse_unfit(function, named, BESIDE_CACHE,
-                  f"{name} is a decoder (it takes {STATE}) and takes {{!r}}, which has no place "
+                  f"{name} is a decoder (it takes {CACHE}) and takes {{!r}}, which has no place "
                   "beside a cache. A decoder may take {}.")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, POSITIONS, STATE, TABLE, InputForm, called_there
+from attnspec.core.forms import CACHE, HELD_IN_CACHE, POSITIONS, TABLE, InputForm, called_there
 from attnspec.core.keyword import APART, GRAD, LSE
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import Kind
@@ -59,7 +59,7 @@ _WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})
 """The limits by which a subject says that it takes more, not less."""
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
-                                                     InputForm.DECODER: HELD_IN_CACHE | {STATE}}
+                                                     InputForm.DECODER: HELD_IN_CACHE | {CACHE}}
 """By form, the keywords that are not passed as they stand in the problem."""
 
 ASKS_LSE = "return_lse"

@@ -42,7 +42,7 @@ from attnspec.numerics.roundings import (
 from attnspec.numerics.score import Drifts
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary
 from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, count_work, join_past
-from attnspec.questions.undeclared import Most, probe_conventions, probe_ranges
+from attnspec.questions.undeclared import RangeFound, probe_conventions, probe_ranges
 from attnspec.subjects.call import grad_given
 from attnspec.subjects.lowering import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
@@ -189,7 +189,7 @@ class Evaluator:
         # of the last large call, and of the slowest one that was made again
         self._pace = self._slowest = 0.0
         self._form_evaluators: dict[str, Evaluator] = {}
-        self._ranges: list[tuple[Most, ...]] = []
+        self._ranges: list[tuple[RangeFound, ...]] = []
         self.paths = Paths()
         self.compiling: CompilingTime | None = None
         """What its calls take is counted here, where each new shape is compiled."""
@@ -246,7 +246,7 @@ class Evaluator:
         return probe_conventions(self.subject, self.dtype)
 
     @property
-    def ranges(self) -> tuple[Most, ...]:
+    def ranges(self) -> tuple[RangeFound, ...]:
         """The logits, values and keys that the subject stands in a half dtype, by a probe; else
         nothing.
 

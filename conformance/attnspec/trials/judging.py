@@ -78,7 +78,7 @@ class Tally:
     word_refusals: what the subject turned out to refuse clearly, which ended the trial.
     named_sizes: the sizes that a user names, and those beside, each with why nothing was tried
     there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.
+    sample: how many cases stood for all of the first dtype; 0 if all were tried.
     triples: of features that acted together in a case.
     held_recipes: those about which something was claimed, and which held.
     first_failing: the case that failed first, as it was met.
@@ -279,9 +279,9 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     """The recipe without keywords that the subject does not take in this case.
 
     The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that
-    refuses both or promises nothing; nor is any keyword where it is refused. A clause about the
-    one is put without the other to a subject that ignores the one beside the other. Raises
-    OutsideLimits where the clause needs both.
+    refuses both or promises nothing; nor is any keyword where it is refused. If a subject ignores
+    one of the causal flag and the mask beside the other, a clause about the ignored one is put
+    without the other. Raises OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
     sizes, spare_causal = recipe.sizes, "causal" in recipe.features - domain.always
@@ -338,7 +338,7 @@ class LoggedCall:
 
     @property
     def is_kept(self) -> bool:
-        """Whether what was returned still holds what it held then. Ask when all calls are made."""
+        """Whether the returned array is unchanged since the call. Ask when all calls are made."""
         return self.answer is None or self.answer.is_kept()
 
     @property

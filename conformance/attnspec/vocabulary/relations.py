@@ -381,8 +381,8 @@ OF_OPERATORS = "an ONNX graph stores what each operator returns: in half precisi
 
 
 def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """The form that a framework makes of the subject's function gives the array that the plain
-    function gives, within rounding.
+    """The form that attnspec has a framework make of the subject's function gives the array that
+    the plain function gives, within rounding.
 
     What is traced for it is traced on other numbers of the same shapes.
     """

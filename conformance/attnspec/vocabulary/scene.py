@@ -15,7 +15,7 @@ from attnspec.numerics.precision import Precision, StoredForm
 from attnspec.numerics.score import Drifts
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.questions.undeclared import Most
+from attnspec.questions.undeclared import RangeFound
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectAnswer
 
 AnyProblem = Problem | LayerProblem | RotaryProblem
@@ -67,7 +67,7 @@ class Posed(Generic[P]):
 
     @property
     def stored(self) -> Mapping[str, StoredForm]:
-        """By name, how arrays are stored that the subject stores as something else."""
+        """By array, the format in which the subject stores it, if another than its own."""
         return self.precision.stored_formats if self.precision is not None else {}
 
     @property
@@ -136,8 +136,8 @@ class AnyEvaluator(Protocol):
         """The conventions that a probe finds, whatever is declared."""
 
     @property
-    def ranges(self) -> tuple[Most, ...]:
-        """The logits, values and keys that the subject stands in a half dtype, by a probe."""
+    def ranges(self) -> tuple[RangeFound, ...]:
+        """The largest logits, values and key counts without overflow in a half dtype, as probed."""
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
         """The directions in which drifts push what the definition says of a problem."""
@@ -146,7 +146,7 @@ class AnyEvaluator(Protocol):
         """The values with one head for each query head, (B,H,S,Dv)."""
 
     def form_evaluator(self, form: str) -> AnyEvaluator:
-        """The same evaluator for a form that attnspec makes of the subject itself."""
+        """The same evaluator for a form that attnspec has a framework make."""
 
     def variants(self) -> Mapping[str, AnyEvaluator]:
         """The same evaluator for each variant of the subject (a hidden switch flipped)."""

@@ -19,7 +19,7 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind, Level
 from attnspec.core.texts import docstring
 from attnspec.problems.domain import domain
-from attnspec.spec.clause import Clause, Glance, Word
+from attnspec.spec.clause import Clause, DtypeCoverage, Word
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
 from attnspec.vocabulary import chance, relations
 from attnspec.vocabulary.scene import AnyProblem
@@ -360,7 +360,7 @@ def _clause(faults: list[str]) -> Schema:
         "runs": _map_of_names({"type": "array", "items": _ref("transform")}),
         "then": _list(_ref("relation")),
         "refuted_by": {"type": "array", "items": fault, "uniqueItems": True, "maxItems": MOST_FAULTS},
-        "glance": {"enum": [glance.value for glance in Glance]},
+        "glance": {"enum": [coverage.value for coverage in DtypeCoverage]},
         "pool": _TEXT,
         "note": _TEXT,
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from attnspec.core.forms import NUMBER
+from attnspec.core.forms import KEY_COUNTS
 from attnspec.core.keyword import Window
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
@@ -36,7 +36,7 @@ class ServedNode(Node):
         """The problem, entries uniform in [0, 1)."""
         query, key, value, *past = (self._array(dtype, seed, name, shape) for name, shape in self._shapes().items())
         given = dict(zip(CACHED, past, strict=False)) | (
-            {NUMBER: np.array(self.lengths, np.int32)} if self.lengths else {})
+            {KEY_COUNTS: np.array(self.lengths, np.int32)} if self.lengths else {})
         plain = Problem(dtype, query, key, value, causal=self.causal, window=self.window, return_weights=self.weights)
         shape = (self.B, self.H, self.T, self.past + self.S)
         if self.allowed:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from attnspec.core.forms import NUMBER, TABLE
+from attnspec.core.forms import KEY_COUNTS, TABLE
 from attnspec.faults import staged
 from attnspec.faults.staged import Stages, attention
 from attnspec.faults.staged_forms import LayerCall, run_layer
@@ -53,7 +53,7 @@ class ReferencedProblem:
         if problem.causal:
             seen = seen & staged.triangle(sizes.T, sizes.S, past)
         seen = seen & near_keys(problem, np.arange(sizes.S) - np.arange(sizes.T)[:, None] - past)
-        if NUMBER in problem.given:
+        if KEY_COUNTS in problem.given:
             seen = seen & own_keys(problem, sizes.S)
         return not seen.any(axis=-1).all()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from attnspec.core.forms import NUMBER, ROWS
+from attnspec.core.forms import KEY_COUNTS, QUERY_COUNTS
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import RECOMMENDED
@@ -176,7 +176,7 @@ def _conventions_at_stake(posed: ReferencedProblem) -> Iterator[str]:
         yield "hidden_row"
     if not _has_one_diagonal(problem):
         yield "causal_alignment"
-    if ROWS in problem.given:
+    if QUERY_COUNTS in problem.given:
         yield "beyond_length"
     if problem.causal and (problem.mask is not None or problem.bias is not None):
         yield "mask_with_causal"
@@ -187,7 +187,7 @@ def _conventions_at_stake(posed: ReferencedProblem) -> Iterator[str]:
 def _has_one_diagonal(problem: Problem | LayerProblem) -> bool:
     """Whether a query's own place, if anything counts from it, is the same under all conventions."""
     counts = not FROM_PLACE.isdisjoint(problem.given)
-    return not counts or problem.has_past or (problem.sizes.T == problem.sizes.S and NUMBER not in problem.given)
+    return not counts or problem.has_past or (problem.sizes.T == problem.sizes.S and KEY_COUNTS not in problem.given)
 
 
 def _describe_grids(published: Sequence[ParameterGrid]) -> str:

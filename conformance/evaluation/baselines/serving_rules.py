@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from attnspec.core.forms import NUMBER
+from attnspec.core.forms import KEY_COUNTS
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
@@ -22,7 +22,7 @@ from evaluation.baselines.serving_suites import FLASH_CACHES, FLASH_VARLEN
 PLUS = 1e-5
 """What flash-attention's test of caches adds to three times the eager error, or with ALiBi five times."""
 
-SERVED = frozenset({NUMBER, *CACHED})
+SERVED = frozenset({KEY_COUNTS, *CACHED})
 """Who takes none of these is asked nothing."""
 
 

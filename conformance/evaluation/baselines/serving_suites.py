@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from attnspec.core.forms import NUMBER, ROWS, TABLE
+from attnspec.core.forms import KEY_COUNTS, QUERY_COUNTS, TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.families import random_words, whole_numbers
@@ -58,13 +58,13 @@ def _pad_lengths(posing: Posing) -> Changes:
     """All but the last 20 queries, and keys, at most."""
     sizes = posing.case.sizes
     return {name: _counts(posing, name, max(1, length - 20), length)
-            for name, length in ((ROWS, sizes.T), (NUMBER, sizes.S))}
+            for name, length in ((QUERY_COUNTS, sizes.T), (KEY_COUNTS, sizes.S))}
 
 
 def _draw_cache_lengths(posing: Posing) -> Changes:
     """Each sequence has its own number of keys, those among them that the call appends."""
     least = _new_keys(posing) if Option.APPENDED in posing.case.options else 1
-    return {NUMBER: _counts(posing, NUMBER, least, posing.case.sizes.S)}
+    return {KEY_COUNTS: _counts(posing, KEY_COUNTS, least, posing.case.sizes.S)}
 
 
 def _slopes(posing: Posing) -> Changes:
@@ -88,7 +88,7 @@ def _append_keys(posing: Posing) -> Changes:
     room = posing.case.sizes.S - new
     past = int(whole_numbers(random_words(posing.seed, f"{posing.label} past", (1,)), 0, room)[0])
     pairs = {name: getattr(posing.problem, name) for name in CACHED_INPUTS}
-    return {NUMBER: None, **{name: pair[:, :, past:past + new].copy() for name, pair in pairs.items()},
+    return {KEY_COUNTS: None, **{name: pair[:, :, past:past + new].copy() for name, pair in pairs.items()},
             **{name: pairs[held][:, :, :past].copy() for name, held in zip(CACHED, CACHED_INPUTS, strict=True)}}
 
 

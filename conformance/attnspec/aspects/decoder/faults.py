@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import STATE, InputForm
+from attnspec.core.forms import CACHE, InputForm
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import PLACED, acting_on
 from attnspec.faults import staged as sound
@@ -256,7 +256,7 @@ _LIMITED = replace(_BOUNDLESS, cache=CAPACITY)
 
 def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], *, limits: Limits = _BOUNDLESS) -> Fault:
     """A fault of a decoder."""
-    return Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER, limits=limits)
+    return Fault(f"decoder_{name}", CACHE, story, reach, make, form=InputForm.DECODER, limits=limits)
 
 
 _STORED = (
@@ -336,4 +336,4 @@ _STATES = (
            "as many keys as the cache holds", around(refuses_early), limits=_LIMITED),
 )
 
-MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_STATES)})
+MISTAKES = AspectFaults(about={CACHE: (*_STORED, *_READ, *_COUNTED, *_STATES)})

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ZERO_CHANGES, ScaleChange
-from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
+from attnspec.core.forms import BORDERS, CACHE, OF_ENTRIES, TABLE, InputForm
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed_attention
 from attnspec.faults.staged import (
@@ -183,7 +183,7 @@ def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
     a change makes of the scales (B,Hkv,S,·) of its keyword.
     """
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
-        held, step = getattr(call, STATE), call.but(**{STATE: None})
+        held, step = getattr(call, CACHE), call.but(**{CACHE: None})
         cache = _cache_codes(held, step)
         read = {keyword: scale for keyword, scale in cache.meanings.items() if scale is not None}
         if held is not None:

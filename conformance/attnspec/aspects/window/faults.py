@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import STATE, InputForm
+from attnspec.core.forms import CACHE, InputForm
 from attnspec.core.keyword import Window
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
@@ -250,7 +250,7 @@ _BOUNDED = "a past, together with a window that is bounded to the left"
 
 
 def _decoder_fault(name: str, story: str, reach: str, make: Callable[[], Attend]) -> Fault:
-    return Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
+    return Fault(f"decoder_{name}", CACHE, story, reach, make, form=InputForm.DECODER)
 
 
 _OF_DECODERS = (
@@ -335,5 +335,5 @@ _THREADS = (
 )
 
 MISTAKES = AspectFaults(
-    about={"window": _FAULTS}, beside={STATE: _OF_DECODERS}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    about={"window": _FAULTS}, beside={CACHE: _OF_DECODERS}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
     mechanisms=_MECHANISMS, bugs=_BUGS, threads=_THREADS, panel=_PANEL)

@@ -1,4 +1,4 @@
-"""Defines the forms that frameworks make of a function, and the errors of a refusal."""
+"""Defines the forms that attnspec has a framework make, and the errors of a refusal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INPUTS = ("query", "key", "value")
 
 
 class FrameworkForm(NamedTuple):
-    """A form that a framework makes of a function, such as a compiled one. mapped: the names of
+    """A form that attnspec has a framework make, such as a compiled one. mapped: the names of
     the arguments whose first axis is the batch.
     """
 

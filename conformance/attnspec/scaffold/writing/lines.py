@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from attnspec.core.forms import BORDERS, GIVES, ROTARY, STATE, TABLE
+from attnspec.core.forms import BORDERS, CACHE, GIVEN_TO_PACKED, ROTARY, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.callee_process import LOADING_IMPORTS, write_loading
@@ -271,7 +271,7 @@ def find_default(form: CallForm, parameter: str, at: Site = Site.CALL) -> str:
 def _write_binding(passed: Binding, plain: str) -> str:
     """Writes the expression of a keyword, with what is passed where it is not in use."""
     keyword, text = passed.keyword, passed.expression
-    if keyword in GIVES or (keyword == STATE and text != STATE):
+    if keyword in GIVEN_TO_PACKED or (keyword == CACHE and text != CACHE):
         return text
     if KEYWORDS[keyword].annotation == "bool":
         return keyword if (text, plain) == ("True", "False") else f"{text} if {keyword} else {plain}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.core.forms import STATE, TABLE
+from attnspec.core.forms import CACHE, TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import SQUARE_SIDE, CallForm, OutputPlace
@@ -35,7 +35,7 @@ from attnspec.scaffold.writing.lines import (
 from attnspec.scaffold.writing.telling import describe_form
 
 ADAPTER_NAME = "attend"
-_STATIC_NAMES = frozenset({"heads", "max_query", "max_key", *OFF.keys() - AXES.keys() - {TABLE, STATE}})
+_STATIC_NAMES = frozenset({"heads", "max_query", "max_key", *OFF.keys() - AXES.keys() - {TABLE, CACHE}})
 _SHAPES_BY_KIND: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
