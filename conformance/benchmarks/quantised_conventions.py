@@ -236,12 +236,17 @@ def _ramp() -> Array:
 
 
 def _ask_sharing_inside(asker: Asker) -> str:
-    """One value becomes far larger than the others: which are read back otherwise?"""
-    plain = 1 + np.random.default_rng(2).random((2, 2, 8, 64))
-    larger = plain.copy()
-    larger[0, 0, 0, 0] = 50
-    outputs = [asker.ask_output(_behind_past(asker, value)) for value in (plain, larger)]
-    return name_shared(_same_group(outputs[0] != outputs[1]))
+    """One value becomes far larger than the others: which are read back otherwise, in two draws of three? In a single
+    one, some of a group keep their numbers by chance, and HQQ may move others: it stops by the mean error of all.
+    """
+    count = np.zeros((2, 2, 8, 64), int)
+    for seed in (2, 3, 4):
+        plain = 1 + np.random.default_rng(seed).random(count.shape)
+        larger = plain.copy()
+        larger[0, 0, 0, 0] = 50
+        outputs = [asker.ask_output(_behind_past(asker, value)) for value in (plain, larger)]
+        count += outputs[0] != outputs[1]
+    return name_shared(_same_group(count >= 2))
 
 
 def _same_group(moved: Array) -> Array:
