@@ -9,21 +9,19 @@ pair is not counted. Ratios are of this installation to the other one; below 1, 
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from processor_seconds import children_seconds
+from processor_seconds import measure_command
 
 README = Path(__file__).parents[2] / "README.md"
-WRONG = "total + weights.sum(-1, keepdims=True)"
-MENDED = "total * np.exp(top - larger) + weights.sum(-1, keepdims=True)"
+_WRONG = re.compile(r"^```python\n(# mine\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
+_MENDED_LINE = re.compile(r"^With `(total = .*)`, it conforms", re.MULTILINE)
 
 COMMANDS: Mapping[str, str] = {
     "list": "list",
@@ -37,24 +35,13 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
-def write_functions(folder: Path) -> None:
-    """Put README's function and the mended one into a folder. Raises ClickException if README has none."""
-    match = re.search(r"```python\n(# mine\.py\n.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    if match is None or WRONG not in match[1]:
-        raise click.ClickException(f"{README} has no function that begins with `# mine.py` and holds `{WRONG}`")
-    (folder / "wrong.py").write_text(match[1], encoding="utf-8")
-    (folder / "right.py").write_text(match[1].replace(WRONG, MENDED), encoding="utf-8")
+def read_functions(readme: str) -> tuple[str, str]:
+    """The function of README.md, which is wrong, and the same with the line that mends it.
 
-
-def measure_command(attnspec: Sequence[str], words: str, folder: Path) -> float:
-    """Processor seconds of one command and its children. Raises ClickException if it cannot run."""
-    before = children_seconds()
-    done = subprocess.run([*attnspec, *words.split()], cwd=folder, capture_output=True, text=True, check=False,
-                          env={**os.environ, "OMP_NUM_THREADS": "1"})
-    if done.returncode > 1:
-        raise click.ClickException(f"{' '.join(attnspec)} {words} cannot run (exit code {done.returncode}):\n"
-                                   f"{done.stdout}{done.stderr}")
-    return children_seconds() - before
+    Raises ValueError if README has not one of each.
+    """
+    [wrong], [mended_line] = _WRONG.findall(readme), _MENDED_LINE.findall(readme)
+    return wrong, re.sub(r"total = total \+ .*", mended_line, wrong)
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
@@ -66,7 +53,9 @@ def compare(other: str, pairs: int, only: str) -> None:
     here = [sys.executable, "-m", "attnspec"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_functions(folder)
+        wrong, right = read_functions(README.read_text(encoding="utf-8"))
+        (folder / "wrong.py").write_text(wrong, encoding="utf-8")
+        (folder / "right.py").write_text(right, encoding="utf-8")
         for title, words in COMMANDS.items():
             if only not in title:
                 continue
@@ -74,7 +63,7 @@ def compare(other: str, pairs: int, only: str) -> None:
             for turn in range(pairs + 1):
                 # each goes first in every second pair
                 order = ([other], here) if turn % 2 else (here, [other])
-                seconds = {tool[0]: measure_command(tool, words, folder) for tool in order}
+                seconds = {tool[0]: measure_command([*tool, *words.split()], folder) for tool in order}
                 both.append((seconds[here[0]], seconds[other]))
             counted = both[1:]
             ratios = sorted(mine / theirs for mine, theirs in counted)

@@ -25,7 +25,6 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import cProfile
 import pstats
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -45,7 +44,7 @@ from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import recipe_strategy
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from processor_seconds import children_seconds
+from processor_seconds import measure_command
 
 LARGE = Sizes(B=4, H=8, Hkv=8, T=128, S=128, D=64, Dv=64)
 SMALL = Sizes(B=2, H=4, Hkv=4, T=33, S=48, D=32, Dv=32)
@@ -221,12 +220,9 @@ def commands(only: str, repeats: int) -> None:
 
 def _time_command(words: str) -> tuple[float, float]:
     extra = ["-n", "2", "--no-record"] if words.startswith("check") else []
-    start, before = time.perf_counter(), children_seconds()
-    command = [sys.executable, "-m", "attnspec", *words.split(), *extra]
-    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-    if done.returncode > 1:
-        raise click.ClickException(f"attnspec {words} cannot run (exit code {done.returncode})")
-    return time.perf_counter() - start, children_seconds() - before
+    start = time.perf_counter()
+    seconds = measure_command([sys.executable, "-m", "attnspec", *words.split(), *extra])
+    return time.perf_counter() - start, seconds
 
 
 if __name__ == "__main__":

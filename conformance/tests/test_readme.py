@@ -17,13 +17,14 @@ from evaluation.report.drawing import write_power_picture
 from evaluation.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
+from paired_commands import read_functions
 from resumed_record import read_lines
 
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
 RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
 """The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
-[SOURCE] = re.findall(r"^```python\n(# mine\.py\n.*?)^```", README, re.MULTILINE | re.DOTALL)
+SOURCE, MENDED = read_functions(README)
 DEFINITION = "attention.definition"
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
@@ -57,10 +58,8 @@ def test_the_readme_s_function_has_the_bug_that_is_printed(tmp_path: Path) -> No
 
 
 def test_the_readme_s_function_conforms_with_the_line_that_mends_it(tmp_path: Path) -> None:
-    [mended] = re.findall(r"^With `(total = .*)`, it conforms", README, re.MULTILINE)
-    source, lines = re.subn(r"total = total \+ .*", mended, SOURCE)
-    assert lines == 1
-    assert verdict_on(source, tmp_path / "mended.py") == (Verdict.HELD, [])
+    assert [was != now for was, now in zip(SOURCE.splitlines(), MENDED.splitlines(), strict=True)].count(True) == 1
+    assert verdict_on(MENDED, tmp_path / "mended.py") == (Verdict.HELD, [])
 
 
 @pytest.mark.parametrize(("page", "records"), [("README.md", [TODAY]), ("docs/power.md", [RECORD, AT_SIZES])])
